@@ -4,9 +4,9 @@
 //! `curl -i localhost:3000/orders -d '{"customer":"ada","product":"teapot","pieces":2}'`
 #![expect(clippy::print_stdout, reason = "an example tells people what happens")]
 
-mod answer;
 mod notify;
 mod orders;
+mod response;
 
 use std::env;
 
@@ -24,8 +24,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use answer::OrderResponse;
 use notify::{Notification, Notifier};
+use response::OrderResponse;
 
 #[derive(EventType)]
 #[event_type(rename_all = "dot.case")]

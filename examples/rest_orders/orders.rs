@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use pillarbox::{AggregateType, Event};
 use serde::Deserialize;
 
-use crate::answer::OrderResponse;
 use crate::notify::Notification;
+use crate::response::OrderResponse;
 use crate::{Shop, ShopEvent};
 
 #[derive(AggregateType)]

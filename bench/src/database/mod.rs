@@ -56,7 +56,7 @@ pub(crate) enum Reads {
     FromTheStart,
 }
 
-/// A place of its own on a server, with an outbox and business tables.
+/// A fixture on a server, with an outbox and business tables.
 pub(crate) trait Database: Sized + Send + Sync {
     type Store: Store;
     type Reader: Reader;

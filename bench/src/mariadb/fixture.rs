@@ -1,4 +1,4 @@
-//! A place to measure in: a database with an outbox and business tables.
+//! A fixture to measure in: a database with an outbox and business tables.
 
 use pillarbox::port::Table;
 use pillarbox_mysql::MysqlStore;

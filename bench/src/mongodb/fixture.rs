@@ -1,4 +1,4 @@
-//! A place to measure in: a database with an outbox and the documents of a business.
+//! A fixture to measure in: a database with an outbox and the documents of a business.
 
 use pillarbox::port::Table;
 use pillarbox_mongodb::MongodbStore;

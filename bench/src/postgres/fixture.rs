@@ -1,4 +1,4 @@
-//! A place to measure in: a schema with an outbox and business tables, and everything that is done to it from beside.
+//! A fixture to measure in: a schema with an outbox and business tables, and everything that is done to it from beside.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_temporary_place_goes_and_others_stay() {
+    fn a_temporary_folder_goes_and_others_stay() {
         let temporary = DemoFolder::temporary().unwrap();
         let folder = temporary.folder.clone();
         fs::write(temporary.database(), "").unwrap();

@@ -53,7 +53,7 @@ async fn go_on(
         tokio::select! {
             // The order is awaited inside the branch, so an interrupt never cancels it: the ledger must know
             // its result.
-            _ = ticks.tick() => shop.folder(plan::any(&mut rng, plan.accounts)).await?,
+            _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
             () = interrupts.come() => return Ok(()),
             () = pipe::reader_gone() => return Ok(()),
         }

@@ -82,7 +82,7 @@ impl Shop {
     }
 
     /// Places an order and records the result in the ledger.
-    pub(crate) async fn folder(&self, planned: Planned) -> CommandResult {
+    pub(crate) async fn place(&self, planned: Planned) -> CommandResult {
         let Planned { account, cents, fate } = planned;
         let placed = self.outbox.transaction(move |tx| {
             let number: u32 = tx.query_row(NEXT_NUMBER, [account], |row| row.get(0))?;
@@ -119,7 +119,7 @@ impl Shop {
                     ended(placing.join_next().await)?;
                 }
                 let shop = Arc::clone(&self);
-                placing.spawn(async move { shop.folder(planned).await });
+                placing.spawn(async move { shop.place(planned).await });
             }
         }
         while !placing.is_empty() {

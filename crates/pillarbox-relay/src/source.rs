@@ -251,7 +251,7 @@ impl Source {
             at_most = ?self.config.drain,
             endpoint_failure = part.failures.current().map(|failure| failure.class),
             next_attempt_in = ?health.next_attempt_in(),
-            "closing: waits for events in memory, then gives the rest back"
+            "closing: waits for events in memory, then releases the rest"
         );
     }
 

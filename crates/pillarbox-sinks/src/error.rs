@@ -31,7 +31,7 @@ pub enum SinkError {
     },
     /// A secret would be sent to another machine without TLS.
     #[error(
-        "the {what} would be sent without TLS, and anybody on the way could read it: use {instead}, or set allow-cleartext = true if you trust the network"
+        "the {what} would be sent without TLS, and anybody on the network path could read it: use {instead}, or set allow-cleartext = true if you trust the network"
     )]
     Cleartext {
         /// The secret.

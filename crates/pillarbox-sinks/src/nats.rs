@@ -37,7 +37,7 @@ const PORT: u16 = 4_222;
 /// Maximum number of unacknowledged messages of all deliveries together.
 const IN_FLIGHT_MAX: usize = 4_096;
 /// Maximum number of messages that one delivery sends before it waits for acknowledgements.
-const FLIGHT_MAX: usize = 512;
+const WINDOW_MAX: usize = 512;
 /// Maximum bytes read of a token file.
 const TOKEN_MAX: u64 = 16 * 1024;
 /// The JetStream error for a message larger than its stream allows.
@@ -72,7 +72,7 @@ struct Login {
 struct Connection {
     client: Client,
     streams: Context,
-    /// Permits for unacknowledged messages. A delivery acquires those of a whole flight at once: deliveries
+    /// Permits for unacknowledged messages. A delivery acquires those of a whole window at once: deliveries
     /// that each held a part would deadlock.
     room: Semaphore,
 }
@@ -207,22 +207,22 @@ impl NatsSink {
         while let Some(first) = run.first()
             && verdicts.iter().all(|verdict| *verdict == Verdict::Accepted)
         {
-            let sizes = run.iter().take(FLIGHT_MAX).map(|message| message.size);
-            // A flight ends with the first message that may be refused, so nothing is published past it.
-            let count = self.sizes.flight(&first.subject, sizes);
+            let sizes = run.iter().take(WINDOW_MAX).map(|message| message.size);
+            // A window ends with the first message that may be refused, so nothing is published past it.
+            let count = self.sizes.window(&first.subject, sizes);
             let rest = run.split_off(count);
-            let flight = std::mem::replace(&mut run, rest);
-            // Nothing closes the semaphore, and a flight never exceeds its permits.
-            let _room = connection.room.acquire_many(flight.len() as u32).await;
-            verdicts.extend(self.fly(&connection.streams, flight).await);
+            let window = std::mem::replace(&mut run, rest);
+            // Nothing closes the semaphore, and a window never exceeds its permits.
+            let _room = connection.room.acquire_many(window.len() as u32).await;
+            verdicts.extend(self.publish_window(&connection.streams, window).await);
         }
         verdicts
     }
 
-    async fn fly(&self, streams: &Context, flight: Vec<Message>) -> Vec<Verdict> {
-        let mut acknowledgements = Vec::with_capacity(flight.len());
+    async fn publish_window(&self, streams: &Context, window: Vec<Message>) -> Vec<Verdict> {
+        let mut acknowledgements = Vec::with_capacity(window.len());
         let mut stopped = None;
-        for Message { subject, size, message } in flight {
+        for Message { subject, size, message } in window {
             match streams.send_publish(subject.clone(), message).await {
                 Ok(acknowledgement) => acknowledgements.push((subject, size, acknowledgement)),
                 Err(error) => {

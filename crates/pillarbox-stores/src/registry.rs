@@ -134,7 +134,7 @@ pub fn kind_of(url: &str) -> Result<&'static StoreKind, ConnectError> {
     kind.ok_or_else(|| ConnectError::UnknownScheme { scheme: scheme.chars().take(20).collect() })
 }
 
-/// The settings that make a connection safe from those on the way, if the URL leads to another machine and does
+/// The settings that protect a connection from third parties, if the URL leads to another machine and does
 /// not say whether to use TLS. Drivers then check no certificate, and some do without TLS.
 #[must_use]
 pub fn tls_advice(url: &str) -> Option<&'static str> {

@@ -139,7 +139,7 @@ impl From<JoinError> for CommandError {
             JoinError::Invalid(invalid) => invalid.into(),
             JoinError::Store(error) => error.into(),
             JoinError::NoSuchJoin(_) => {
-                Self::not_found(message).hint("`pillarbox join list` shows those that are there")
+                Self::not_found(message).hint("`pillarbox join list` lists the joins")
             }
             JoinError::NoSuchMessage(_) | JoinError::NotAMember { .. } => Self::not_found(message),
             JoinError::Ended { .. } | JoinError::Full { .. } | JoinError::AlreadyWaiting(_) => {

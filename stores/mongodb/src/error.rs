@@ -149,13 +149,7 @@ impl DriverError {
     pub(crate) fn has_lost(&self) -> bool {
         matches!(
             self.code(),
-            Some(
-                WRITE_CONFLICT
-                    | SERIALIZATION
-                    | DEADLOCK
-                    | TEMPORARILY_UNAVAILABLE
-                    | TOO_LARGE_FOR_CACHE
-            )
+            Some(WRITE_CONFLICT | SERIALIZATION | DEADLOCK | TEMPORARILY_UNAVAILABLE | TOO_LARGE_FOR_CACHE)
         )
     }
 }
@@ -204,7 +198,7 @@ pub(crate) fn describe(error: &Error) -> (ErrorKind, String) {
 
 fn by_code(code: i32) -> (ErrorKind, String) {
     let (kind, words) = match code {
-        DUPLICATE_KEY => (ErrorKind::Conflict, "it is there already"),
+        DUPLICATE_KEY => (ErrorKind::Conflict, "it already exists"),
         WRITE_CONFLICT | SERIALIZATION | DEADLOCK => {
             (ErrorKind::Conflict, "lost against another transaction")
         }

@@ -133,7 +133,7 @@ fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec
 }
 
 pub(crate) fn taken() -> DriverError {
-    DriverError::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
+    DriverError::Refused(ErrorKind::Conflict, "an event with this id already exists".to_owned())
 }
 
 /// Fails if one of these event ids exists.

@@ -51,7 +51,6 @@ mod error;
 mod fetch;
 mod flowcatalyst;
 mod groups;
-mod hints;
 mod insert;
 mod inspect;
 mod join_record;
@@ -72,6 +71,7 @@ mod steps;
 mod store;
 mod time;
 mod transaction;
+mod wakeups;
 
 pub use config::{MongodbStoreBuilder, MongodbWakeUp};
 pub use mongodb;

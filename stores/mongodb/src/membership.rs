@@ -65,7 +65,7 @@ pub(crate) async fn register<K: Kind>(
         // An evicted node with the same id has the same fence documents as the new registration: keep them.
         evicted.retain(|node| *node != request.node);
         if members.has(request.node) {
-            let detail = format!("node {} is there already", request.node);
+            let detail = format!("node {} already exists", request.node);
             return Err(DriverError::Refused(ErrorKind::Conflict, detail));
         }
         if !is_held {

@@ -19,10 +19,10 @@ use tokio::time::{timeout, timeout_at};
 use crate::config::{MongodbStoreBuilder, MongodbWakeUp, Whose};
 use crate::done::Caution;
 use crate::error::DriverError;
-use crate::hints::Listener;
 use crate::kind::Kind;
 use crate::outbox::{Operation, Outbox, Server, Step, late};
 use crate::sessions::Holder;
+use crate::wakeups::Listener;
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote};
 
 const WRITE: &str = "write";

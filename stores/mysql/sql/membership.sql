@@ -14,7 +14,7 @@ FROM {node} n ORDER BY joined_at, node_id
 -- Slots with their holders and quarantines; no lock.
 SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot
 
--- name: node_join
+-- name: node_register
 -- Adds a node; fails if it exists; under the membership lock.
 INSERT INTO {node} (node_id, label, lane, joined_at, expires_at) VALUES (?, ?, ?, {now}, {now} + INTERVAL ? MICROSECOND)
 

@@ -126,7 +126,7 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
         1045 | 1130 | 1251 | 1698 | 1862 => {
             known(ErrorKind::Permission, "login refused: check user and password")
         }
-        1022 | 1062 | 1586 => known(ErrorKind::Conflict, "it is there already"),
+        1022 | 1062 | 1586 => known(ErrorKind::Conflict, "it already exists"),
         DEADLOCK | 1020 | 1614 | 3058 | 8002 | 8022 | 9007 => {
             known(ErrorKind::Conflict, "lost against another transaction")
         }

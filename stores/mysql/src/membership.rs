@@ -28,11 +28,11 @@ pub(crate) async fn register(
         members = self::members(session, sql).await?;
     }
     if members.has(request.node) {
-        let detail = format!("node {} is there already", request.node);
+        let detail = format!("node {} already exists", request.node);
         return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
     let lane = members.free_lane(request.reads);
-    let query = session.query(fill(&sql.node_join, &[("{now}", literal(now))]));
+    let query = session.query(fill(&sql.node_register, &[("{now}", literal(now))]));
     let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
     take(session, sql, &mut members, request.node, &[lane.slot()]).await?;
@@ -50,11 +50,11 @@ pub(crate) async fn heartbeat(
     sql: &Sql,
     request: &Heartbeat,
 ) -> Result<Option<Membership>, DriverError> {
-    let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
-    match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
-        Quiet::Gone => Ok(None),
-        Quiet::Yes(membership) => Ok(Some(*membership)),
-        Quiet::No => rearrange(session, sql, request).await,
+    let is_plain = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
+    match if is_plain { renew_unchanged(session, sql, request).await? } else { Renewal::Rearrange } {
+        Renewal::Gone => Ok(None),
+        Renewal::Unchanged(membership) => Ok(Some(*membership)),
+        Renewal::Rearrange => rearrange(session, sql, request).await,
     }
 }
 
@@ -102,18 +102,22 @@ pub(crate) async fn waiting(
     Ok(PendingRows { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
 }
 
-/// Whether a renewal was all that a heartbeat needed. `Gone` means that the node was evicted.
-enum Quiet {
-    Yes(Box<Membership>),
-    No,
+/// What a heartbeat needs beyond the renewal of its lease. `Gone` means that the node was evicted.
+enum Renewal {
+    Unchanged(Box<Membership>),
+    Rearrange,
     Gone,
 }
 
 /// The usual heartbeat: renews the lease without the membership lock and checks whether
 /// anything needs that lock.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, DriverError> {
+async fn renew_unchanged(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Heartbeat,
+) -> Result<Renewal, DriverError> {
     if !renew(session, sql, request, request.now).await? {
-        return Ok(Quiet::Gone);
+        return Ok(Renewal::Gone);
     }
     let now = match request.now {
         Some(now) => now,
@@ -124,7 +128,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
     // and `rearrange` reads again.
     let share = members.share(request.node, &[]);
     if !members.expired(now, Some(request.node)).is_empty() || !share.take.is_empty() {
-        return Ok(Quiet::No);
+        return Ok(Renewal::Rearrange);
     }
     // The epoch is read before the groups: if they change in between, the next heartbeat sees another epoch
     // and reads them again.
@@ -132,7 +136,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
         epoch if epoch == request.groups_seen => None,
         epoch => Some(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? }),
     };
-    Ok(Quiet::Yes(Box::new(members.membership(request.node, share.give, groups, now))))
+    Ok(Renewal::Unchanged(Box::new(members.membership(request.node, share.give, groups, now))))
 }
 
 async fn renew(

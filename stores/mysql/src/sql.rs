@@ -171,7 +171,7 @@ statements! {
         claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
             claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, reap_find, reap_lock, reap;
         settle: node_lock, done_lock, done, settle_find, settle_busy, settle, delete, attempts_add, attempts_forget;
-        membership: membership_lock, nodes, node_join, node_renew, node_leave, node_evict, node_publish, slots_take,
+        membership: membership_lock, nodes, node_register, node_renew, node_leave, node_evict, node_publish, slots_take,
             slots_release, slots_drop, slots_free;
         joins: join_start, join_show, joins_lock, join_count, join_wait, join_end, join_fire, joins, joins_ended, joins_purge,
             member_show, member_end, members_there, members_add, members_end, members_pending, members_purge, steps_find,

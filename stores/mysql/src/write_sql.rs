@@ -15,7 +15,7 @@ use crate::time::{micros, now_sql, text};
 /// Ignores a row whose message id exists already. On any other duplicate key the subquery returns two rows
 /// where only one is allowed, which is an error under every session setting.
 const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = VALUES(message_id) THEN event_id \
-    ELSE (SELECT 'an event with this id' UNION ALL SELECT 'is there already') END";
+    ELSE (SELECT 'an event with this id' UNION ALL SELECT 'already exists') END";
 
 /// All parameters are text, which every driver can bind; missing values are NULL in the statement itself. The
 /// rows get their sequence numbers in the given order.

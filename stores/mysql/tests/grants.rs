@@ -199,9 +199,9 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
-    let outcome = |fixture: usize, change| Outcome {
-        seq: rows[fixture].seq,
-        id: rows[fixture].id.clone(),
+    let outcome = |index: usize, change| Outcome {
+        seq: rows[index].seq,
+        id: rows[index].id.clone(),
         token: Token(0),
         change,
     };

@@ -29,7 +29,7 @@ FROM t, (SELECT coalesce(array_agg(node_id::text ORDER BY joined_at, node_id), '
         coalesce(array_agg(suspect ORDER BY slot), '{}') AS suspicions, coalesce(array_agg({evictions} ORDER BY slot), '{}') AS evictions,
         coalesce(array_agg({quarantined_upto} ORDER BY slot), '{}') AS bounds FROM {slot}) s
 
--- name: node_join
+-- name: node_register
 -- Adds a node. Runs under the membership lock.
 INSERT INTO {node} (node_id, label, lane, joined_at, expires_at) VALUES ($1, $2, $3, $4, $5 + $6 * interval '1 microsecond')
 

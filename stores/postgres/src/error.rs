@@ -140,7 +140,7 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
         "28000" | "28P01" => {
             known(ErrorKind::Permission, "login refused: check user, password and pg_hba.conf")
         }
-        "23505" => known(ErrorKind::Conflict, "it is there already"),
+        "23505" => known(ErrorKind::Conflict, "it already exists"),
         "40001" | "40P01" | "40003" => known(ErrorKind::Conflict, "lost against another transaction"),
         LOCKED => known(ErrorKind::Timeout, "waited too long for a lock"),
         "57014" => known(ErrorKind::Timeout, "the statement took too long"),

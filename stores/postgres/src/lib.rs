@@ -87,7 +87,6 @@ mod error;
 mod fetch;
 mod flowcatalyst;
 mod groups;
-mod hints;
 mod insert;
 mod inspect;
 mod joins;
@@ -109,6 +108,7 @@ mod store;
 mod time;
 #[cfg(feature = "sqlx-0_9")]
 mod transaction;
+mod wakeups;
 mod write_sql;
 
 pub use config::{PostgresStoreBuilder, PostgresWakeUp};

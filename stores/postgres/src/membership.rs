@@ -26,11 +26,11 @@ pub(crate) async fn register(
     evict(&mut tx, sql, None, now).await?;
     let mut members = members(&mut tx, sql).await?;
     if members.has(request.node) {
-        let detail = format!("node {} is there already", request.node);
+        let detail = format!("node {} already exists", request.node);
         return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
     let lane = members.free_lane(request.reads);
-    let query = tx.query(&sql.node_join).bind(request.node.to_string()).bind(&request.label).bind(lane.0);
+    let query = tx.query(&sql.node_register).bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     let query = query.bind(Time(now)).bind(Time(now)).bind(micros(request.lease));
     query.execute(&mut *tx.tx).await?;
     take(&mut tx, sql, &mut members, request.node, &[lane.slot()]).await?;
@@ -49,11 +49,11 @@ pub(crate) async fn heartbeat(
     sql: &Sql,
     request: &Heartbeat,
 ) -> Result<Option<Membership>, DriverError> {
-    let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
-    match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
-        Quiet::Gone => Ok(None),
-        Quiet::Yes(membership) => Ok(Some(*membership)),
-        Quiet::No => rearrange(session, sql, request).await,
+    let is_plain = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
+    match if is_plain { renew_unchanged(session, sql, request).await? } else { Renewal::Rearrange } {
+        Renewal::Gone => Ok(None),
+        Renewal::Unchanged(membership) => Ok(Some(*membership)),
+        Renewal::Rearrange => rearrange(session, sql, request).await,
     }
 }
 
@@ -90,36 +90,40 @@ pub(crate) async fn waiting(
     Ok(PendingRows { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)? })
 }
 
-/// Whether a heartbeat needed only a renewal.
-enum Quiet {
-    Yes(Box<Membership>),
+/// What a heartbeat needs beyond the renewal of its lease.
+enum Renewal {
+    Unchanged(Box<Membership>),
     /// There is work that needs the membership lock.
-    No,
+    Rearrange,
     /// The node was evicted.
     Gone,
 }
 
 /// The usual heartbeat: renews the lease without the membership lock and checks
 /// whether anything needs that lock.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, DriverError> {
+async fn renew_unchanged(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Heartbeat,
+) -> Result<Renewal, DriverError> {
     let query = session.query(&sql.heartbeat).bind(request.node.to_string()).bind(request.now.map(Time));
     let query = query.bind(micros(request.lease)).bind(request.groups_seen);
     let row = query.fetch_one(&mut session.connection).await?;
     let now = row.try_get::<Time, _>(0)?.0;
     if !row.try_get::<bool, _>(1)? {
-        return Ok(Quiet::Gone);
+        return Ok(Renewal::Gone);
     }
     let members = members_of(&row, 2)?;
     // The statement's snapshot still has this node's old expiry, so its own row is left out.
     let share = members.share(request.node, &[]);
     if !members.expired(now, Some(request.node)).is_empty() || !share.take.is_empty() {
-        return Ok(Quiet::No);
+        return Ok(Renewal::Rearrange);
     }
     let groups = match row.try_get::<Option<i64>, _>(10)? {
         Some(_) => Some(group_states_of(session, sql).await?),
         None => None,
     };
-    Ok(Quiet::Yes(Box::new(members.membership(request.node, share.give, groups, now))))
+    Ok(Renewal::Unchanged(Box::new(members.membership(request.node, share.give, groups, now))))
 }
 
 /// A heartbeat that evicts, takes, trusts, releases or sweeps. It runs under the membership lock, which

@@ -106,6 +106,19 @@ const FIRST_TEXT: usize = 9;
 /// The same in the insert of one row that neither waits nor expires, which has no parameters for these times.
 const FIRST_TEXT_OF_ONE: usize = 5;
 
+/// Adds the lists of an insert that have one entry for each text column.
+fn add_text_lists(replacements: &mut Replacements) {
+    for (name, list) in [
+        ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
+        ("{text_values}", NewColumns::text_list(|_, name| format!("w.{name}"))),
+        ("{text_definitions}", NewColumns::text_list(|_, name| format!("{name} text"))),
+        ("{text_params}", NewColumns::text_list(|index, _| format!("${}", FIRST_TEXT_OF_ONE + index))),
+        ("{text_arrays}", NewColumns::text_list(|index, _| format!("${}::text[]", FIRST_TEXT + index))),
+    ] {
+        replacements.add(name, list);
+    }
+}
+
 impl Names {
     pub(crate) fn new(schema: Option<&TableName>, table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
@@ -149,11 +162,6 @@ impl Names {
             ("{taken_columns}", selected(columns, heavy, of_row, taken)),
             ("{claimed_columns}", selected(columns, heavy, of_row, claimed)),
             ("{columns}", columns.to_owned()),
-            ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
-            ("{text_values}", NewColumns::text_list(|_, name| format!("w.{name}"))),
-            ("{text_definitions}", NewColumns::text_list(|_, name| format!("{name} text"))),
-            ("{text_params}", NewColumns::text_list(|place, _| format!("${}", FIRST_TEXT_OF_ONE + place))),
-            ("{text_arrays}", NewColumns::text_list(|place, _| format!("${}::text[]", FIRST_TEXT + place))),
             ("{listed_columns}", selected(columns, heavy, str::to_owned, listed)),
             ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
             ("{brief}", BRIEF.to_owned()),
@@ -169,6 +177,7 @@ impl Names {
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ]);
         let replacements = &mut names.replacements;
+        add_text_lists(replacements);
         replacements.add_each(&EVENT_INDEXES, |index| format!("\"{event}_{index}\""));
         replacements.add_each(&JOIN_INDEXES, |index| format!("\"{family}_join_{index}\""));
         replacements.add_each(&BESIDE, |table| full(&format!("{family}_{table}")));
@@ -381,7 +390,7 @@ statements! {
         fetch: fetch_slots, fetch_ranges, fetch_group, fetch_due, fetch_large, horizon, clock, next_due, later_due, promote;
         claim: claim, due_topics, reap;
         settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_delete, claimed_renew;
-        membership: membership_lock, members, heartbeat, node_join, node_renew, node_leave, node_publish, slots_take,
+        membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_publish, slots_take,
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;

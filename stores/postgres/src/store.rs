@@ -21,7 +21,6 @@ use tokio::time::timeout;
 use crate::config::{PostgresStoreBuilder, PostgresWakeUp};
 use crate::connection::{Connector, Session, Work};
 use crate::error::DriverError;
-use crate::hints::Listener;
 #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
@@ -29,6 +28,7 @@ use crate::joins::Fired;
 use crate::kind::Kind;
 use crate::notifier::Notifier;
 use crate::sql::Sql;
+use crate::wakeups::Listener;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
 /// How long a heartbeat waits for the query for waiting rows. After that it reports rows as ready, so that

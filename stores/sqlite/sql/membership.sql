@@ -10,7 +10,7 @@ FROM {node} n ORDER BY joined_at, node_id
 -- Slots with their holders and quarantines; no lock.
 SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot
 
--- name: node_join
+-- name: node_register
 -- Adds a node; fails if it exists; under the write lock.
 INSERT INTO {node} (node_id, label, lane, joined_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)
 

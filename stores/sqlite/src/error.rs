@@ -85,7 +85,7 @@ fn by_code(error: ffi::Error) -> (ErrorKind, &'static str) {
         ErrorCode::TooBig => (ErrorKind::InvalidInput, "a value is larger than SQLite takes"),
         ErrorCode::ConstraintViolation => match error.extended_code {
             ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY => {
-                (ErrorKind::Conflict, "it is there already")
+                (ErrorKind::Conflict, "it already exists")
             }
             ffi::SQLITE_CONSTRAINT_FOREIGNKEY => (
                 ErrorKind::Conflict,

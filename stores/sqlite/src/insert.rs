@@ -101,7 +101,7 @@ fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written
 
 pub(crate) fn taken(error: rusqlite::Error, id: &EventId) -> DriverError {
     if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
-        return DriverError::Refused(ErrorKind::Conflict, format!("event {id} is there already"));
+        return DriverError::Refused(ErrorKind::Conflict, format!("event {id} already exists"));
     }
     DriverError::Sqlite(error)
 }

@@ -75,7 +75,6 @@ mod error;
 mod fetch;
 mod flowcatalyst;
 mod groups;
-mod hints;
 mod insert;
 mod inspect;
 mod job;
@@ -93,6 +92,7 @@ mod sql;
 mod store;
 mod time;
 mod transaction;
+mod wakeups;
 mod writer;
 
 pub use config::{Access, Missing, SqliteStoreBuilder, Synchronous};

@@ -25,11 +25,11 @@ pub(crate) fn register<K: Kind>(
     evict(tx, None, now)?;
     let mut members = members(tx)?;
     if members.has(request.node) {
-        let detail = format!("node {} is there already", request.node);
+        let detail = format!("node {} already exists", request.node);
         return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
     let lane = members.free_lane(request.reads);
-    tx.prepare_cached(&tx.sql.node_join)?.execute(params![
+    tx.prepare_cached(&tx.sql.node_register)?.execute(params![
         request.node.to_string(),
         request.label,
         lane.0,

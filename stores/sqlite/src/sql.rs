@@ -141,7 +141,7 @@ statements! {
         fetch: fetch_slots, fetch_group, fetch_due, sequence, later_due, promotable, sequence_draw, renumber;
         claim: claim_queue, claim_topic, claim_row, claim, due_topics, extend, reap;
         settle: node_here, reused, delay, joined, joins_here, remember, forget;
-        membership: nodes, node_join, node_renew, node_expired, node_delete, node_publish, slot_take, slot_release, slot_drop,
+        membership: nodes, node_register, node_renew, node_expired, node_delete, node_publish, slot_take, slot_release, slot_drop,
             slots_free;
         joins: join_start, join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members,
             members_purge, member_show, member_add, member_report, member_end, step_show, step_mark;

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 
 use crate::config::{Access, SqliteStoreBuilder};
 use crate::error::DriverError;
-use crate::hints::Watcher;
 use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
 use crate::kind::Kind;
@@ -25,6 +24,7 @@ use crate::settle::settle;
 use crate::sql::Sql;
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
+use crate::wakeups::Watcher;
 use crate::writer::Writer;
 use crate::{claim, fetch, membership, promote, rights};
 

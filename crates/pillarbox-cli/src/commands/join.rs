@@ -26,7 +26,7 @@ Examples:
   join=$(pillarbox join start --expected 3 --group customer-7)
   pillarbox join start --expected 3 --id import-7 --metadata '{\"file\":\"a.csv\"}'
 
-Starting one that is there already changes nothing.")]
+Starting one that already exists changes nothing.")]
     Start(Start),
     /// Add messages of the queue to a join as steps, all or none
     #[command(after_help = "\

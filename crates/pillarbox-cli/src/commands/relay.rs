@@ -132,7 +132,7 @@ async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> CommandResul
     tokio::select! {
         () = relay.close() => Ok(()),
         () = interrupts.come() => {
-            Err(CommandError::failed("stopped before everything was delivered or given back")
+            Err(CommandError::failed("stopped before everything was delivered or released")
                 .hint("nothing is lost: other relays take over when the lease ends"))
         }
     }

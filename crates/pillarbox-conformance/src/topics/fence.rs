@@ -11,7 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases!("fence"; Nothing:
         a_member_settles,
         a_node_that_never_joined_changes_nothing,
-        a_evicted_node_changes_nothing,
+        an_evicted_node_changes_nothing,
         a_node_that_left_changes_nothing,
         an_expired_node_settles_until_it_is_evicted,
         a_claim_is_settled_by_its_owner_only,
@@ -60,7 +60,7 @@ async fn a_node_that_never_joined_changes_nothing(t: Fixture) -> Checked {
 }
 
 /// PBX-011
-async fn a_evicted_node_changes_nothing(t: Fixture) -> Checked {
+async fn an_evicted_node_changes_nothing(t: Fixture) -> Checked {
     t.write(plain(&["a", "b", "c"]), at(0)).await?;
     t.join(1, at(0)).await?;
     t.join(2, at(30)).await?;

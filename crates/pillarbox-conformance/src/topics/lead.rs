@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_take_marks_rows_as_processing_at_its_time,
         odd_rows_are_taken_and_unknown_statuses_are_not,
         only_the_leader_takes,
-        a_evicted_node_takes_recovers_and_settles_nothing,
+        an_evicted_node_takes_recovers_and_settles_nothing,
         a_node_that_gave_leadership_up_takes_nothing,
         a_leader_settles_by_its_claims_alone,
         an_attempt_that_is_taken_back_counts_nothing,
@@ -218,7 +218,7 @@ async fn only_the_leader_takes(t: Fixture) -> Checked {
 }
 
 /// RLY-021, PBX-011, RLY-014
-async fn a_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked {
+async fn an_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked {
     led(&t, &[(1, "a"), (2, "b")]).await?;
     let rows = taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
     t.join(2, at(20)).await?;

@@ -14,14 +14,14 @@ pub(crate) fn cases() -> Vec<Case> {
         a_heartbeat_tells_when_the_next_delayed_row_is_due,
         a_heartbeat_tells_the_oldest_row_it_holds,
         a_heartbeat_tells_of_groups_that_changed,
-        a_evicted_nodes_slots_tell_what_it_can_have_read;
+        an_evicted_nodes_slots_tell_what_it_can_have_read;
     AnyKind:
         joining_twice_is_a_conflict,
         every_node_has_a_lane_of_its_own,
         a_heartbeat_renews_the_lease,
         an_expired_node_is_evicted_by_anothers_heartbeat,
         an_expired_node_is_evicted_by_a_join,
-        a_evicted_node_learns_it_and_changes_nothing,
+        an_evicted_node_learns_it_and_changes_nothing,
         a_node_that_expired_but_was_not_evicted_renews_itself,
         a_node_can_join_again_under_a_new_id_only_after_eviction,
         leaving_twice_is_harmless,
@@ -82,7 +82,7 @@ async fn an_expired_node_is_evicted_by_a_join(t: Fixture) -> Checked {
 }
 
 /// PBX-063
-async fn a_evicted_nodes_slots_tell_what_it_can_have_read(t: Fixture) -> Checked {
+async fn an_evicted_nodes_slots_tell_what_it_can_have_read(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     let before = t.write(plain(&["a", "b"]), at(0)).await?;
     let heir = t.join(2, at(30)).await?;
@@ -95,7 +95,7 @@ async fn a_evicted_nodes_slots_tell_what_it_can_have_read(t: Fixture) -> Checked
 }
 
 /// PBX-011
-async fn a_evicted_node_learns_it_and_changes_nothing(t: Fixture) -> Checked {
+async fn an_evicted_node_learns_it_and_changes_nothing(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     t.join(2, at(10)).await?;
     t.store.leave(node(1)).await?;

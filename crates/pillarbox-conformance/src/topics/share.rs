@@ -14,7 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         only_the_holder_releases_a_slot,
         shares_of_three_are_even_and_cover_everything,
         nodes_that_joined_together_count_by_their_ids,
-        a_evicted_nodes_slots_are_suspect_once,
+        an_evicted_nodes_slots_are_suspect_once,
         a_stopped_nodes_slots_are_free_at_once,
         a_dead_nodes_lane_is_taken_over_and_dropped_when_drained,
         a_joining_node_takes_an_orphaned_lane,
@@ -137,7 +137,7 @@ async fn nodes_that_joined_together_count_by_their_ids(t: Fixture) -> Checked {
 }
 
 /// PBX-011
-async fn a_evicted_nodes_slots_are_suspect_once(t: Fixture) -> Checked {
+async fn an_evicted_nodes_slots_are_suspect_once(t: Fixture) -> Checked {
     let slots = t.store.facts().slots;
     t.join(1, at(0)).await?;
     t.join(2, at(10)).await?;

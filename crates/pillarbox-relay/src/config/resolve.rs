@@ -140,7 +140,7 @@ impl<'a> Resolver<'a> {
         if is_secret && is_clear && !set(self.keys.allow_cleartext) {
             self.wrong(
                 "otlp-endpoint",
-                "otlp-headers would be sent without TLS, and anybody on the way could read them: use https, or set allow-cleartext = true if you trust the network",
+                "otlp-headers would be sent without TLS, and anybody on the network path could read them: use https, or set allow-cleartext = true if you trust the network",
             );
         }
     }

@@ -32,7 +32,7 @@ pub(super) enum Json {
     Envelope(Vec<u8>),
 }
 
-/// Encodes events as parts.
+/// Encodes events as elements of a batch.
 pub(super) struct Maker {
     paths: Paths,
     format: Format,

@@ -18,7 +18,7 @@ impl Sizes {
 
     /// How many messages of these sizes can be sent without waiting: up to and including the first that may
     /// be refused.
-    pub(super) fn flight(&self, subject: &str, sizes: impl Iterator<Item = usize>) -> usize {
+    pub(super) fn window(&self, subject: &str, sizes: impl Iterator<Item = usize>) -> usize {
         let taken = self.table().get(subject).copied();
         let mut count = 0;
         for size in sizes {
@@ -51,14 +51,14 @@ mod tests {
 
     /// PBX-010
     #[test]
-    fn a_flight_ends_with_what_is_larger_than_anything_before() {
+    fn a_window_ends_with_what_is_larger_than_anything_before() {
         let sizes = Sizes::default();
-        let flight = |of: &[usize]| sizes.flight("a", of.iter().copied());
-        assert_eq!((flight(&[]), flight(&[1, 1])), (0, 1), "nothing is known of the subject");
+        let window = |of: &[usize]| sizes.window("a", of.iter().copied());
+        assert_eq!((window(&[]), window(&[1, 1])), (0, 1), "nothing is known of the subject");
         sizes.taken("a", 10);
         sizes.taken("a", 5);
-        assert_eq!((flight(&[10, 3, 10]), flight(&[10, 11, 3]), flight(&[11])), (3, 2, 1));
-        assert_eq!(sizes.flight("b", [1, 1].into_iter()), 1);
+        assert_eq!((window(&[10, 3, 10]), window(&[10, 11, 3]), window(&[11])), (3, 2, 1));
+        assert_eq!(sizes.window("b", [1, 1].into_iter()), 1);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Call {
             Self::Take { .. } => "take",
             Self::Recover { .. } => "recover",
             Self::Settle { .. } => "settle",
-            Self::Register { .. } => "join",
+            Self::Register { .. } => "register",
             Self::Heartbeat { .. } => "heartbeat",
             Self::Leave { .. } => "leave",
             Self::Promote { .. } => "promote",

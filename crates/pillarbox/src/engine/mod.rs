@@ -23,7 +23,7 @@ pub(crate) use shared::{Reservation, Shared};
 pub use state::settings::{EngineSettings, OnDead, Ungrouped};
 pub(crate) use tasks::caught::{called, caught};
 pub(crate) use tasks::claimer::{Claimer, Sizing, claim_at_once};
-pub(crate) use tasks::heart::Heart;
+pub(crate) use tasks::heartbeat_runtime::HeartbeatRuntime;
 pub(crate) use tasks::settler::settle_now;
 
 /// A hash map with a fixed seed: its iteration order is the same in every

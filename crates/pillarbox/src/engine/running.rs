@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::sources::LeaderSource;
 use super::state::settings::EngineSettings;
 use super::tasks::caught::caught;
-use super::tasks::heart::Heart;
+use super::tasks::heartbeat_runtime::HeartbeatRuntime;
 use super::tasks::{heartbeat, reader, settler, worker};
 use crate::model::{NodeId, Slot};
 use crate::port::{AnyTable, Heartbeat, MetricsExporter, Sink, StoreError};
@@ -123,7 +123,7 @@ impl Engine {
         if let AnyTable::Items(_) = shared.table {
             shared.with(|core| core.read_from(LeaderSource::default()));
         }
-        let heart = Heart::here();
+        let heart = HeartbeatRuntime::here();
         let registering = Arc::clone(&shared);
         let registered = heart.call(async move { heartbeat::register(&registering).await }).await;
         let (node, membership) = registered.unwrap_or_else(|| Err(shared.panicked("register")))?;
@@ -165,7 +165,7 @@ impl Engine {
         self.stop_reading.cancel();
         self.shared.with(Core::drain);
         let deadline = Instant::now() + self.shared.settings.drain;
-        self.until_quiet(deadline).await;
+        self.until_drained(deadline).await;
         let trusted = self.shared.with(|core| {
             // Computed before `give_back`: afterwards untried quarantined events are no longer in memory, and
             // their slots would wrongly count as trusted.
@@ -193,7 +193,7 @@ impl Engine {
         self.closed = true;
     }
 
-    async fn until_quiet(&self, deadline: Instant) {
+    async fn until_drained(&self, deadline: Instant) {
         while !self.shared.with(|core| core.is_drained(Instant::now())) {
             if timeout_at(deadline, self.shared.drained.notified()).await.is_err() {
                 return;

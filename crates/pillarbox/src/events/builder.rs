@@ -184,7 +184,7 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// Adds several interceptors in this order, after those that are there.
+    /// Adds several interceptors in this order, after those added before.
     pub fn interceptors(mut self, interceptors: impl IntoIterator<Item = Arc<dyn Interceptor>>) -> Self {
         self.interceptors.extend(interceptors);
         self

@@ -37,7 +37,7 @@ impl DispatcherBuilder {
         self
     }
 
-    /// Adds several interceptors in this order, after those that are there.
+    /// Adds several interceptors in this order, after those added before.
     #[must_use]
     pub fn interceptors(mut self, interceptors: impl IntoIterator<Item = Arc<dyn Interceptor>>) -> Self {
         self.interceptors.extend(interceptors);

@@ -57,7 +57,7 @@ impl State {
         let expired = self.members.expired(now, renewing);
         // An evicted node cannot have read rows that were written later, so those are not suspect. A leader
         // numbers rows itself, so a bound by sequence number means nothing to the next leader.
-        let upto = (!self.led).then(|| Seq(self.highest_pending()));
+        let upto = (!self.has_leader).then(|| Seq(self.highest_pending()));
         self.members.evict(&expired, upto);
     }
 

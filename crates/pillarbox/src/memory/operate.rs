@@ -55,7 +55,7 @@ impl State {
     /// Whether the event exists, is pending, and is neither under a live claim nor taken by a leader.
     pub(super) fn may_cancel(&self, id: &EventId, now: Timestamp) -> bool {
         let row = self.find(id).map(|seq| &self.rows[&seq]);
-        let taken = |row: &Stored| row.is_claimed(now) || (self.led && row.lock.is_some());
+        let taken = |row: &Stored| row.is_claimed(now) || (self.has_leader && row.lock.is_some());
         row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !taken(row))
     }
 

@@ -14,7 +14,7 @@ pub struct MemoryOptions {
     /// full disk. Default: unlimited.
     pub max_rows: usize,
     /// Whether a leader takes the rows, as from a table of items. Default: false.
-    pub led: bool,
+    pub has_leader: bool,
     /// Clock of the store. Default: starts at the wall clock's time.
     pub clock: MemoryClock,
 }
@@ -25,7 +25,7 @@ impl Default for MemoryOptions {
             name: "memory".to_owned(),
             limits: Limits::default(),
             max_rows: usize::MAX,
-            led: false,
+            has_leader: false,
             clock: MemoryClock::default(),
         }
     }

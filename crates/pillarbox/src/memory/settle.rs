@@ -31,12 +31,12 @@ impl State {
 
     /// Sequence number of the row. A leader numbers rows itself, so its rows are found by id.
     fn number_of(&self, outcome: &Outcome) -> Option<i64> {
-        if self.led { self.find(&outcome.id) } else { Some(outcome.seq.0) }
+        if self.has_leader { self.find(&outcome.id) } else { Some(outcome.seq.0) }
     }
 
     pub(super) fn may_settle(&self, outcome: &Outcome, fence: &Fence) -> bool {
         let row = self.number_of(outcome).and_then(|seq| self.rows.get(&seq));
-        row.is_some_and(|row| row.id == outcome.id && may_change(row, outcome, fence, self.led))
+        row.is_some_and(|row| row.id == outcome.id && may_change(row, outcome, fence, self.has_leader))
     }
 
     /// Whether another pending event has the number of one of these outcomes, that is, numbers were reused.
@@ -45,7 +45,7 @@ impl State {
             let row = self.rows.get(&outcome.seq.0);
             row.is_some_and(|row| row.id != outcome.id && row.status.is_pending())
         };
-        !self.led && request.outcomes.iter().any(another)
+        !self.has_leader && request.outcomes.iter().any(another)
     }
 
     /// Applies an outcome to its row. Returns the join step that ends by this, if any.
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence, led: bool) -> bool {
+fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence, has_leader: bool) -> bool {
     let legal = transition(row.status, move_of(&outcome.change)).is_some();
     let extends = matches!(outcome.change, Change::Extend { .. });
     legal
@@ -143,7 +143,7 @@ fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence, led: bool) -> bool
                 row.token == outcome.token
                     && row.lock.as_ref().is_some_and(|lock| *lock.by == *owner.as_str())
             }
-            Fence::Node(_) | Fence::Open if led => row.token == outcome.token && row.lock.is_some(),
+            Fence::Node(_) | Fence::Open if has_leader => row.token == outcome.token && row.lock.is_some(),
             Fence::Node(_) | Fence::Open => true,
         }
 }

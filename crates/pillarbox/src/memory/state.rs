@@ -47,12 +47,12 @@ pub(super) struct State {
     pub(super) joins: JoinTables,
     pub(super) audit: Vec<AuditEntry>,
     /// Whether a leader, the holder of the only slot, takes the rows.
-    pub(super) led: bool,
+    pub(super) has_leader: bool,
 }
 
 impl State {
-    pub(super) fn new(led: bool) -> Self {
-        let slots = if led { 1 } else { SLOTS };
+    pub(super) fn new(has_leader: bool) -> Self {
+        let slots = if has_leader { 1 } else { SLOTS };
         Self {
             rows: BTreeMap::new(),
             index: Index::default(),
@@ -67,7 +67,7 @@ impl State {
             epoch: 0,
             joins: JoinTables::default(),
             audit: Vec::new(),
-            led,
+            has_leader,
         }
     }
 
@@ -81,7 +81,7 @@ impl State {
     ///
     /// Has no effect while a transaction has assigned numbers, because those must not be reused.
     pub(super) fn put_back(&mut self, rows: usize) -> Vec<EventId> {
-        if self.led || !self.open.is_empty() {
+        if self.has_leader || !self.open.is_empty() {
             return Vec::new();
         }
         let newest = self.rows.iter().rev().take_while(|(_, row)| row.status != Status::Dead);
@@ -119,7 +119,7 @@ impl State {
 
     /// Adds a row whose ids are already indexed.
     pub(super) fn place(&mut self, seq: i64, mut row: Box<Stored>) {
-        if self.led {
+        if self.has_leader {
             row.home = 0;
         }
         if let Some(key) = Key::of(&row) {

@@ -62,7 +62,7 @@ impl Shared {
     }
 
     pub(super) fn taken(&self, operation: &'static str, Taken(id): &Taken) -> StoreError {
-        self.error(ErrorKind::Conflict, operation, format!("event {id} or its message id is there already"))
+        self.error(ErrorKind::Conflict, operation, format!("event {id} or its message id already exists"))
     }
 
     pub(super) fn room_for(
@@ -112,7 +112,7 @@ impl MemoryStore {
         let facts = Facts {
             kind: "memory",
             name: options.name,
-            slots: if options.led { 1 } else { SLOTS },
+            slots: if options.has_leader { 1 } else { SLOTS },
             concurrent_writers: true,
             transactions: true,
             durable: false,
@@ -123,7 +123,7 @@ impl MemoryStore {
             facts,
             clock: options.clock,
             max_rows: options.max_rows,
-            state: Mutex::new(State::new(options.led)),
+            state: Mutex::new(State::new(options.has_leader)),
             written: watch::Sender::new(0),
         }))
     }
@@ -194,11 +194,7 @@ impl Table for MemoryStore {
         Box::pin(async move {
             let registered = self.0.lock().register(&request, self.0.now(request.now));
             registered.ok_or_else(|| {
-                self.0.error(
-                    ErrorKind::Conflict,
-                    "register",
-                    format!("node {} is there already", request.node),
-                )
+                self.0.error(ErrorKind::Conflict, "register", format!("node {} already exists", request.node))
             })
         })
     }

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Queue;
 use super::handler::{QueueSink, route_of};
 use super::worker::Plan;
-use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Heart, Shared};
+use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, HeartbeatRuntime, Shared};
 use crate::port::{ClaimFrom, Store, StoreError};
 
 /// Tells the supervisor that a poll of this database may find messages.
@@ -69,7 +69,7 @@ impl DatabaseWorker {
         let claimer = Arc::new(claimer);
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let heart = Heart::here();
+        let heart = HeartbeatRuntime::here();
         heart.watch(&tasks, stop.clone());
         let (renewing, stopped, heartbeats) = (Arc::clone(&claimer), stop.clone(), heart.clone());
         heart.spawn(&tasks, async move { renewing.renew_until(heartbeats, stopped).await });

@@ -72,12 +72,12 @@ pub(super) static JOIN_CANCEL: [Type; 3] = [Type::TEXT, Type::TEXT, Type::TIMEST
 
 pub(super) fn one<'a>(row: &'a NewColumns<'a>) -> Vec<Param<'a>> {
     let mut params = vec![
-        quiet(row.lane.map(|lane| lane.0)),
-        quiet(Time(row.occurred_at)),
-        quiet(row.payload_bytes),
-        quiet(None::<Time>),
+        redacted(row.lane.map(|lane| lane.0)),
+        redacted(Time(row.occurred_at)),
+        redacted(row.payload_bytes),
+        redacted(None::<Time>),
     ];
-    params.extend(row.texts.iter().map(|text| quiet(text.as_deref())));
+    params.extend(row.texts.iter().map(|text| redacted(text.as_deref())));
     params
 }
 
@@ -86,7 +86,7 @@ pub(super) fn many<'a>(rows: &'a [NewColumns<'a>]) -> Vec<Param<'a>> {
         rows: &'a [NewColumns<'a>],
         column: impl Fn(&'a NewColumns<'a>) -> T,
     ) -> Param<'a> {
-        quiet(rows.iter().map(column).collect::<Vec<T>>())
+        redacted(rows.iter().map(column).collect::<Vec<T>>())
     }
     let mut params = vec![
         each(rows, |row| row.lane.map(|lane| lane.0)),
@@ -96,7 +96,7 @@ pub(super) fn many<'a>(rows: &'a [NewColumns<'a>]) -> Vec<Param<'a>> {
         each(rows, |row| moment(row.expires).0),
         each(rows, |row| moment(row.expires).1),
         each(rows, |row| row.payload_bytes),
-        quiet(None::<Time>),
+        redacted(None::<Time>),
     ];
     let texts = 0..NewColumns::text_names().len();
     params.extend(texts.map(|text| each(rows, move |row| row.texts[text].as_deref())));
@@ -104,13 +104,13 @@ pub(super) fn many<'a>(rows: &'a [NewColumns<'a>]) -> Vec<Param<'a>> {
 }
 
 /// Wraps a value so that the driver does not log it: at level debug it logs every parameter.
-pub(super) fn quiet<'a, T: ToSql + Sync + Send + 'a>(value: T) -> Param<'a> {
-    Box::new(Quiet(value))
+pub(super) fn redacted<'a, T: ToSql + Sync + Send + 'a>(value: T) -> Param<'a> {
+    Box::new(Redacted(value))
 }
 
-struct Quiet<T>(T);
+struct Redacted<T>(T);
 
-impl<T> fmt::Debug for Quiet<T> {
+impl<T> fmt::Debug for Redacted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("_")
     }
@@ -118,7 +118,7 @@ impl<T> fmt::Debug for Quiet<T> {
 
 type Encoded = Result<IsNull, Box<dyn Error + Sync + Send>>;
 
-impl<T: ToSql> ToSql for Quiet<T> {
+impl<T: ToSql> ToSql for Redacted<T> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
         self.0.to_sql(ty, out)
     }
@@ -154,6 +154,6 @@ mod tests {
     /// PBX-023
     #[test]
     fn a_parameter_does_not_show_its_value() {
-        assert_eq!(format!("{:?}", quiet("secret")), "_");
+        assert_eq!(format!("{:?}", redacted("secret")), "_");
     }
 }

@@ -10,7 +10,7 @@ use pillarbox::port::{Cancel, ErrorKind, JoinAction, JoinChange, JoinChanged, On
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::bind::{self, Param, quiet};
+use super::bind::{self, Param, redacted};
 use crate::error::DriverError;
 use crate::insert::{gone, merge, message_ids, numbered};
 use crate::joins;
@@ -54,32 +54,32 @@ impl<'a> Call<'a> {
     /// Looks up the rows that have the message ids of these rows.
     pub(super) fn written(sql: &'a Sql, values: &[NewColumns<'a>]) -> Self {
         const TYPES: &[Type] = &[Type::TEXT_ARRAY];
-        Self { sql: &sql.written, types: TYPES, params: vec![quiet(message_ids(values))] }
+        Self { sql: &sql.written, types: TYPES, params: vec![redacted(message_ids(values))] }
     }
 
     fn cancel(sql: &'a Sql, request: &'a Cancel) -> Self {
         const TYPES: &[Type] = &[Type::TEXT_ARRAY, Type::TIMESTAMPTZ, Type::TEXT];
         let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
-        let params = vec![quiet(ids), quiet(request.now.map(Time)), quiet(request.by.as_str())];
+        let params = vec![redacted(ids), redacted(request.now.map(Time)), redacted(request.by.as_str())];
         Self { sql: &sql.cancel, types: TYPES, params }
     }
 
     fn settle(sql: &'a Sql, columns: &'a Columns<'a>, on_done: OnDone) -> Self {
         let params = vec![
-            quiet(columns.now),
-            quiet(columns.node.as_deref()),
-            quiet(columns.owner),
-            quiet(columns.by()),
-            quiet(&columns.seq),
-            quiet(&columns.kind),
-            quiet(&columns.token),
-            quiet(&columns.delay_us),
-            quiet(&columns.error),
-            quiet(&columns.counted),
-            quiet(&columns.delayed),
-            quiet(&columns.blocks),
-            quiet(&columns.id),
-            quiet(&columns.recorded),
+            redacted(columns.now),
+            redacted(columns.node.as_deref()),
+            redacted(columns.owner),
+            redacted(columns.by()),
+            redacted(&columns.seq),
+            redacted(&columns.kind),
+            redacted(&columns.token),
+            redacted(&columns.delay_us),
+            redacted(&columns.error),
+            redacted(&columns.counted),
+            redacted(&columns.delayed),
+            redacted(&columns.blocks),
+            redacted(&columns.id),
+            redacted(&columns.recorded),
         ];
         Self { sql: sql.settle.of(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
     }
@@ -88,33 +88,33 @@ impl<'a> Call<'a> {
         let (types, mut between): (&'static [Type], Vec<Param<'a>>) = match &request.action {
             JoinAction::Start { grouping_key, expected, metadata } => (
                 &bind::JOIN_START,
-                vec![quiet(grouping_key), quiet(joins::steps(*expected)), quiet(metadata)],
+                vec![redacted(grouping_key), redacted(joins::steps(*expected)), redacted(metadata)],
             ),
             JoinAction::Attach { messages } => {
                 let messages: Vec<&str> = messages.iter().map(EventId::as_str).collect();
-                (&bind::JOIN_ATTACH, vec![quiet(messages)])
+                (&bind::JOIN_ATTACH, vec![redacted(messages)])
             }
             JoinAction::Report { message, state } => {
-                (&bind::JOIN_REPORT, vec![quiet(message.as_str()), quiet(i32::from(state.code()))])
+                (&bind::JOIN_REPORT, vec![redacted(message.as_str()), redacted(i32::from(state.code()))])
             }
             JoinAction::Wait(wait) => {
                 let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
                 let params = vec![
-                    quiet(wait.failed_steps == FailedSteps::Fail),
-                    quiet(complete.map(|next| &next.topic)),
-                    quiet(complete.map(|next| &next.payload)),
-                    quiet(fail.map(|next| &next.topic)),
-                    quiet(fail.map(|next| &next.payload)),
-                    quiet(wait.message.as_str()),
-                    quiet(wait.headers.as_deref()),
+                    redacted(wait.failed_steps == FailedSteps::Fail),
+                    redacted(complete.map(|next| &next.topic)),
+                    redacted(complete.map(|next| &next.payload)),
+                    redacted(fail.map(|next| &next.topic)),
+                    redacted(fail.map(|next| &next.payload)),
+                    redacted(wait.message.as_str()),
+                    redacted(wait.headers.as_deref()),
                 ];
                 (&bind::JOIN_WAIT, params)
             }
-            JoinAction::Cancel { by } => (&bind::JOIN_CANCEL, vec![quiet(by)]),
+            JoinAction::Cancel { by } => (&bind::JOIN_CANCEL, vec![redacted(by)]),
         };
-        let mut params = vec![quiet(request.join.as_str())];
+        let mut params = vec![redacted(request.join.as_str())];
         params.append(&mut between);
-        params.push(quiet(request.now.map(Time)));
+        params.push(redacted(request.now.map(Time)));
         Self { sql: joins::statement(sql, &request.action), types, params }
     }
 }

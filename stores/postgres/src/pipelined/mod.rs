@@ -2,7 +2,7 @@
 
 mod bind;
 mod call;
-mod flight;
+mod commit;
 mod store;
 mod transaction;
 mod write;

@@ -15,7 +15,7 @@ use pillarbox_store_kit::{Refused, ServerFailure as _};
 use tokio::time::timeout_at;
 
 use super::PipelinedTransaction;
-use super::flight::Ended;
+use super::commit::Unconfirmed;
 use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::store::PostgresTable;
@@ -131,8 +131,8 @@ impl<K: Kind> Begin for PipelinedTable<K> {
         K::admit(&self.store, rows).map_err(CommitError::Refused)?;
         let said = |failure: DriverError| failure.into_store_error("commit", self.store.name());
         tx.commit(&self.store.shared().sql, rows, inserted).await.map_err(|ended| match ended {
-            Ended::Refused(failure) => CommitError::Refused(said(failure)),
-            Ended::Unknown(failure) => CommitError::Unknown(said(failure)),
+            Unconfirmed::Refused(failure) => CommitError::Refused(said(failure)),
+            Unconfirmed::Unknown(failure) => CommitError::Unknown(said(failure)),
         })
     }
 

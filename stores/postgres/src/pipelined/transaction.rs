@@ -10,7 +10,7 @@ use pillarbox_store_kit::{Pools, Refused};
 use tokio::time::timeout_at;
 
 use super::call::Session;
-use super::flight::{Ended, Landed, fly};
+use super::commit::{PipelinedCommit, Unconfirmed, insert_and_commit};
 use crate::connection::Connector;
 use crate::error::DriverError;
 use crate::insert::Prepared;
@@ -53,18 +53,19 @@ impl PipelinedTransaction {
         sql: &Sql,
         rows: &[NewRow],
         inserted: impl FnOnce() + Send,
-    ) -> Result<Vec<Written>, Ended> {
-        let landed = timeout_at(self.pools.deadline(), fly(self.session(), sql, rows, inserted)).await;
-        match landed {
-            Ok(Landed { result, closed: true }) => {
+    ) -> Result<Vec<Written>, Unconfirmed> {
+        let ended =
+            timeout_at(self.pools.deadline(), insert_and_commit(self.session(), sql, rows, inserted)).await;
+        match ended {
+            Ok(PipelinedCommit { result, closed: true }) => {
                 self.give_back();
                 result
             }
             // A refused COMMIT may have left the transaction open; dropping `self` rolls it back.
-            Ok(Landed { result, closed: false }) => result,
+            Ok(PipelinedCommit { result, closed: false }) => result,
             Err(_) => {
                 self.close();
-                Err(Ended::Unknown(Refused::late("the server").into()))
+                Err(Unconfirmed::Unknown(Refused::late("the server").into()))
             }
         }
     }

@@ -38,7 +38,7 @@ fn nothing_settled(settled: &Settled) {
 
 /// PBX-011: a stale node's settle after take-over changes no row.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_evicted_node_settles_nothing() {
+async fn an_evicted_node_settles_nothing() {
     for (on_done, change) in every_way() {
         let Some(fixture) = Fixture::new().await else { return };
         let (stale, other) = (fixture.store().await, fixture.beside());

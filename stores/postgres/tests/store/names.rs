@@ -13,10 +13,10 @@ async fn outboxes_in_one_database_do_not_see_each_other() {
     let mixed = format!("Mixed_{}", &fixture.schema[2..]);
     fixture.execute(&format!("CREATE SCHEMA \"{mixed}\"")).await;
     let plain = fixture.schema.clone();
-    let fixtures =
+    let tables =
         [(&plain, "order"), (&plain, "User"), (&plain, "user"), (&mixed, "order"), (&mixed, "Select_event")];
     let mut running = Vec::new();
-    for (number, (schema, table)) in fixtures.into_iter().enumerate() {
+    for (number, (schema, table)) in tables.into_iter().enumerate() {
         let name = |text: &str| TableName::new(text).unwrap();
         let store = fixture.builder().schema(name(schema)).table(name(table)).open();
         store.migrate().await.unwrap();

@@ -3,9 +3,9 @@
 
 mod any_driver;
 mod dropped;
-mod flight;
 mod kit;
 mod lost;
+mod pipeline;
 mod pipelined;
 mod queue;
 mod round_trips;

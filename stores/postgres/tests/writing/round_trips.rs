@@ -28,7 +28,7 @@ async fn every_operation_of_the_queue_is_one_round_trip() {
         }
         let claimed = queue.claim(&ann, LEASE, 4).await.unwrap();
         trips.push(("claim", wire.trips()));
-        let item = |fixture: usize| std::slice::from_ref(claimed[fixture].id());
+        let item = |index: usize| std::slice::from_ref(claimed[index].id());
         assert_eq!(queue.ack(&ann, item(0)).await.unwrap().changed, 1);
         trips.push(("ack", wire.trips()));
         assert_eq!(queue.abandon(&ann, item(1), Some("later")).await.unwrap().changed, 1);

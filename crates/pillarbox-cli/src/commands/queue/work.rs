@@ -138,7 +138,7 @@ fn secret_variable(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     let secrets: Vec<String> = secret_variables().collect();
-    Err(format!("it is passed on anyway, if it is set; those that are not are {}", secrets.join(", ")))
+    Err(format!("it is passed on anyway if it is set; these are not: {}", secrets.join(", ")))
 }
 
 /// How the command gets messages.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::caught::caught;
-use super::heart::Heart;
+use super::heartbeat_runtime::HeartbeatRuntime;
 use crate::engine::shared::Shared;
 use crate::engine::sources::{Asked, ClaimSource, Clock, Read, ReadResult};
 use crate::model::{OwnerId, Row};
@@ -142,7 +142,7 @@ impl Claimer {
     }
 
     /// Renews all held leases every third of the lease, until `stop`.
-    pub(crate) async fn renew_until(&self, heart: Heart, stop: CancellationToken) {
+    pub(crate) async fn renew_until(&self, heart: HeartbeatRuntime, stop: CancellationToken) {
         let mut pause = self.lease.renew_after();
         let bound = self.shared.settings.deadline.max(self.lease.length());
         while stop.run_until_cancelled(sleep(pause)).await.is_some() {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::caught::caught;
-use super::heart::Heart;
+use super::heartbeat_runtime::HeartbeatRuntime;
 use crate::engine::shared::Shared;
 use crate::engine::state::held::HeldList;
 use crate::model::NodeId;
@@ -40,7 +40,7 @@ pub(crate) async fn register(shared: &Shared) -> Result<(NodeId, Membership), St
 /// Sends heartbeats until `stop`, and registers again after an eviction. Returns the node that must leave.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    heart: Heart,
+    heart: HeartbeatRuntime,
     stop: CancellationToken,
     mut node: NodeId,
     first: Membership,

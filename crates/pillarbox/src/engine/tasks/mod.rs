@@ -2,8 +2,8 @@
 
 pub(crate) mod caught;
 pub(crate) mod claimer;
-pub(crate) mod heart;
 pub(crate) mod heartbeat;
+pub(crate) mod heartbeat_runtime;
 pub(crate) mod reader;
 pub(crate) mod settler;
 pub(crate) mod worker;

@@ -34,7 +34,7 @@ impl Watcher {
         let seen = file_state(&log);
         let (stop, stopped) = sync_channel(0);
         let (changes, changed) = watch::channel(0);
-        let thread = thread::Builder::new().name("pillarbox-hints".to_owned());
+        let thread = thread::Builder::new().name("pillarbox-wakeups".to_owned());
         let started = thread.spawn(move || watch_file(&log, seen, &stopped, &changes));
         Self { changed: started.is_ok().then_some(changed), _stop: stop }
     }

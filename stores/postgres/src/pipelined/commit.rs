@@ -14,43 +14,43 @@ use crate::insert::merge;
 use crate::sql::Sql;
 
 /// The result of a pipelined commit.
-pub(super) struct Landed {
-    pub(super) result: Result<Vec<Written>, Ended>,
+pub(super) struct PipelinedCommit {
+    pub(super) result: Result<Vec<Written>, Unconfirmed>,
     /// Whether the server has answered COMMIT without an error, so that no transaction is open.
     pub(super) closed: bool,
 }
 
 /// Why the commit is not confirmed.
-pub(super) enum Ended {
+pub(super) enum Unconfirmed {
     /// Nothing was committed.
     Refused(DriverError),
     /// The transaction may have been committed.
     Unknown(DriverError),
 }
 
-impl Landed {
+impl PipelinedCommit {
     fn refused(failure: impl Into<DriverError>) -> Self {
-        Self { result: Err(Ended::Refused(failure.into())), closed: false }
+        Self { result: Err(Unconfirmed::Refused(failure.into())), closed: false }
     }
 }
 
 /// Inserts the rows and commits. Calls `inserted` when the server has confirmed the insert.
-pub(super) async fn fly(
+pub(super) async fn insert_and_commit(
     session: Session<'_>,
     sql: &Sql,
     rows: &[NewRow],
     inserted: impl FnOnce() + Send,
-) -> Landed {
+) -> PipelinedCommit {
     let values = NewColumns::of_all(rows);
     let insert = match session.ready(Call::insert(sql, &values)).await {
         Ok(ready) => ready,
-        Err(error) => return Landed::refused(error),
+        Err(error) => return PipelinedCommit::refused(error),
     };
     // Look existing rows up in the same pipeline: after COMMIT the transaction is over.
     let lookup = if values.iter().any(|row| row.event.message_id().is_some()) {
         match session.ready(Call::written(sql, &values)).await {
             Ok(ready) => Some(ready),
-            Err(error) => return Landed::refused(error),
+            Err(error) => return PipelinedCommit::refused(error),
         }
     } else {
         None
@@ -88,16 +88,16 @@ pub(super) async fn fly(
     let result = match (before, committed) {
         (Ok((added, there)), Some(Ok(()))) => Ok(outcome(&values, &added, &there)),
         (Ok(_), Some(Err(failure))) if failure.is_answer() && failure.spares_connection() => {
-            Err(Ended::Refused(failure))
+            Err(Unconfirmed::Refused(failure))
         }
-        (Ok(_), Some(Err(failure))) => Err(Ended::Unknown(failure)),
+        (Ok(_), Some(Err(failure))) => Err(Unconfirmed::Unknown(failure)),
         // After a failed statement, COMMIT is answered without an error but commits nothing.
-        (Err(failure), Some(_)) if failure.is_answer() => Err(Ended::Refused(failure)),
-        (Err(failure), Some(_)) => Err(Ended::Unknown(failure)),
-        (Err(failure), None) => Err(Ended::Refused(failure)),
-        (Ok(_), None) => Err(Ended::Refused(unsent())),
+        (Err(failure), Some(_)) if failure.is_answer() => Err(Unconfirmed::Refused(failure)),
+        (Err(failure), Some(_)) => Err(Unconfirmed::Unknown(failure)),
+        (Err(failure), None) => Err(Unconfirmed::Refused(failure)),
+        (Ok(_), None) => Err(Unconfirmed::Refused(unsent())),
     };
-    Landed { result, closed }
+    PipelinedCommit { result, closed }
 }
 
 /// The written rows. They are committed, so this cannot fail: the reader finds rows

@@ -17,21 +17,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until it is dropped. Behind a pooler it stops at once and sends no wake-ups.
 pub(crate) struct Listener {
-    hints: watch::Receiver<u64>,
+    wakeups: watch::Receiver<u64>,
     ends: CancellationToken,
     _dropped: DropGuard,
 }
 
 impl Listener {
     pub(crate) fn start(pools: &Arc<Pools<Connector>>, channel: &str) -> Self {
-        let (sender, hints) = watch::channel(0);
+        let (sender, wakeups) = watch::channel(0);
         let ends = CancellationToken::new();
         let (token, channel, shared) = (ends.clone(), channel.to_owned(), Arc::clone(pools));
         pools.spawn(async move {
             let listening = listen(shared.connector(), &channel, &sender);
             token.run_until_cancelled(listening).await;
         });
-        Self { hints, _dropped: ends.clone().drop_guard(), ends }
+        Self { wakeups, _dropped: ends.clone().drop_guard(), ends }
     }
 
     pub(crate) fn stop(&self) {
@@ -39,7 +39,7 @@ impl Listener {
     }
 
     pub(crate) fn wakeups(&self) -> Wakeups {
-        Wakeups(self.hints.clone())
+        Wakeups(self.wakeups.clone())
     }
 }
 

@@ -9,18 +9,18 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// Interval at which the application's runtime updates its pulse.
-const PULSE: Duration = Duration::from_millis(500);
+/// Interval at which the application's runtime proves that it is alive.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The runtime of heartbeats, and the pulse of the application's runtime.
+/// The runtime of heartbeats, and when the application's runtime last ran a task.
 #[derive(Clone)]
-pub(crate) struct Heart {
+pub(crate) struct HeartbeatRuntime {
     runtime: Handle,
-    /// Time of the last pulse of the application's runtime; `None` if heartbeats run on that runtime.
-    pulse: Option<Arc<Mutex<Instant>>>,
+    /// When the application's runtime last ran the task of `watch`; `None` if heartbeats run on that runtime.
+    last_alive: Option<Arc<Mutex<Instant>>>,
 }
 
-impl Heart {
+impl HeartbeatRuntime {
     /// Chooses the runtime of heartbeats for an application that runs on the current runtime.
     ///
     /// A single-threaded runtime keeps its heartbeats: a blocking call stops the whole application anyway,
@@ -28,16 +28,16 @@ impl Heart {
     pub(crate) fn here() -> Self {
         let current = Handle::current();
         let apart = (current.runtime_flavor() != RuntimeFlavor::CurrentThread).then(thread).flatten();
-        let pulse = apart.as_ref().map(|_| Arc::new(Mutex::new(Instant::now())));
-        Self { runtime: apart.unwrap_or(current), pulse }
+        let last_alive = apart.as_ref().map(|_| Arc::new(Mutex::new(Instant::now())));
+        Self { runtime: apart.unwrap_or(current), last_alive }
     }
 
-    /// Starts the task that updates the pulse of the application's runtime until `stop`.
+    /// Starts the task that shows that the application's runtime runs, until `stop`.
     pub(crate) fn watch(&self, tasks: &TaskTracker, stop: CancellationToken) {
-        if let Some(pulse) = self.pulse.clone() {
+        if let Some(last_alive) = self.last_alive.clone() {
             tasks.spawn(async move {
-                while stop.run_until_cancelled(sleep(PULSE)).await.is_some() {
-                    *pulse.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                while stop.run_until_cancelled(sleep(LIVENESS_INTERVAL)).await.is_some() {
+                    *last_alive.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 }
             });
         }
@@ -47,8 +47,8 @@ impl Heart {
     ///
     /// Heartbeats then stop: a hung process must not keep its slots and claims forever.
     pub(crate) fn stalled(&self, bound: Duration) -> Option<Duration> {
-        let pulse = self.pulse.as_ref()?;
-        let silent = pulse.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        let last_alive = self.last_alive.as_ref()?;
+        let silent = last_alive.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         (silent > bound).then_some(silent)
     }
 
@@ -67,7 +67,7 @@ impl Heart {
         &self,
         call: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        if self.pulse.is_none() {
+        if self.last_alive.is_none() {
             return Some(call.await);
         }
         AbortOnDropHandle::new(self.runtime.spawn(call)).await.ok()
