@@ -25,7 +25,7 @@ pub fn run(events: usize, per: PerTransaction) -> anyhow::Result<Duration> {
     runtime.block_on(drive(events, per))
 }
 
-async fn drive(events: usize, per: PerTransaction) -> anyhow::Result<Duration> {
+pub(crate) async fn drive(events: usize, per: PerTransaction) -> anyhow::Result<Duration> {
     let delivered = Arc::new(AtomicUsize::new(0));
     let burst_done = Arc::new(Notify::new());
     let (count, signal) = (Arc::clone(&delivered), Arc::clone(&burst_done));

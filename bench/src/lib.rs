@@ -3,6 +3,7 @@
 mod database;
 pub mod engine;
 pub mod figure;
+pub mod instructions;
 pub mod mariadb;
 pub mod mongodb;
 pub mod postgres;

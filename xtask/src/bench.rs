@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let mut program = process::cargo(root);
     program.args(["build", "--release", "--package", "pillarbox-cli"]);
     let mut command = process::cargo(root);
-    command.args(["run", "--release", "--package", "pillarbox-bench"]);
+    command.args(["run", "--release", "--package", "pillarbox-bench", "--bin", "pillarbox-bench"]);
     if measured.contains(&KAFKA) {
         command.args(["--features", KAFKA]);
     }

@@ -155,8 +155,9 @@ forgotten AS (
 SELECT count(*) FROM gone
 
 -- name: purge_turn
--- Takes the purge lock of this outbox until the transaction ends; false if another process holds it.
-SELECT pg_try_advisory_xact_lock(1886154855::bigint << 32 | hashtext({meta_name})::bigint & 4294967295)
+-- Takes the purge lock of this outbox until the transaction ends; false if another process holds it. The key is the
+-- table's own: outboxes of the same name in other schemas of the database purge in their own turns.
+SELECT pg_try_advisory_xact_lock(1886154855::bigint << 32 | {meta_name}::regclass::oid::bigint)
 
 -- name: audit
 -- Writes an audit entry.

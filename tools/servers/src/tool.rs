@@ -48,8 +48,23 @@ static LIBFAKETIME: Tool = Tool {
     file: || format!("usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", env::consts::ARCH),
 };
 
+/// Counts the instructions of a program.
+static VALGRIND: Tool = Tool {
+    name: "valgrind",
+    variable: "PILLARBOX_TEST_VALGRIND",
+    // Debian's `valgrind` is a script that starts this program.
+    places: || ["/usr/bin/valgrind.bin", "/usr/bin/valgrind"].map(PathBuf::from).into(),
+    unpacked: Unpacked {
+        suite: Suite::Bookworm,
+        package: "valgrind",
+        parts: &[],
+        programs: &["usr/bin/valgrind.bin"],
+    },
+    file: || "usr/bin/valgrind.bin".into(),
+};
+
 /// All tools.
-pub(super) static TOOLS: [&Tool; 2] = [&PGBOUNCER, &LIBFAKETIME];
+pub(super) static TOOLS: [&Tool; 3] = [&PGBOUNCER, &LIBFAKETIME, &VALGRIND];
 
 impl Tool {
     /// The installed tool, if there is one.

@@ -99,7 +99,7 @@ fn nothing_is_lost(url: &str, layout: Layout, size: Size) -> Result<(), String> 
         };
         let ((), arrived) = tokio::join!(writing, blows);
         arrived?;
-        relays.stop()?;
+        relays.stop(&outbox).await?;
         endpoint.check(items)?;
         endpoint.check_repeated(&faults)?;
         outbox.check_settled(items).await
@@ -115,7 +115,7 @@ fn each_comes_once(url: &str, layout: Layout, size: Size) -> Result<(), String> 
         let relays = Relays::start(RELAYS, url, &outbox, &endpoint);
         let ((), arrived) = tokio::join!(outbox.write(fewer, GROUPS), endpoint.until_accepted(fewer, NEVER));
         arrived?;
-        relays.stop()?;
+        relays.stop(&outbox).await?;
         endpoint.check(fewer)?;
         endpoint.check_each_once()?;
         outbox.check_settled(fewer).await

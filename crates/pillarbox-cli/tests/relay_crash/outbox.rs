@@ -72,6 +72,13 @@ impl Outbox {
         nodes.iter().any(|info| info.label == node)
     }
 
+    /// Asks until the relay is a member; there is no signal for that.
+    pub(crate) async fn until_member(&self, label: &str) {
+        while !self.has_member(label).await {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Everything is done, and nothing died.
     pub(crate) async fn check_settled(&self, items: usize) -> Result<(), String> {
         let count = |status| {

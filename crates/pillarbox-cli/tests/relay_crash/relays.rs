@@ -103,8 +103,11 @@ impl Relays {
     }
 
     /// Asks all to end, and has one more finish what they left: done marks that the killed ones did not write.
-    pub(crate) fn stop(mut self) -> Result<(), String> {
+    pub(crate) async fn stop(mut self, outbox: &Outbox) -> Result<(), String> {
         for relay in &self.running {
+            // One that has just been started would die of the signal, as any program does that does not expect it yet.
+            let registered = timeout(TAKEN_OVER, outbox.until_member(&relay.label)).await;
+            registered.map_err(|_| format!("{} did not register", relay.label))?;
             relay.signal(Signal::TERM)?;
         }
         for relay in &mut self.running {
