@@ -236,6 +236,11 @@ impl Sink for Observed {
             verdicts
         })
     }
+
+    /// The relay watches `failures` and logs more than the engine knows.
+    fn reports_failures(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

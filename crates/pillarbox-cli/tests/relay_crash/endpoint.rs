@@ -14,6 +14,8 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::attempts::Tries;
+
 /// The most items of one request.
 const LARGEST_BATCH: usize = 100;
 
@@ -63,6 +65,8 @@ struct Arrived {
     times: BTreeMap<Number, Vec<usize>>,
     /// The arrivals that were answered with a failure.
     refused: BTreeSet<usize>,
+    /// How many requests with each item were answered with a failure of that item.
+    failures: BTreeMap<Number, usize>,
     /// The last number that came for the first time, by group.
     last: BTreeMap<usize, usize>,
     wrong: Vec<String>,
@@ -136,6 +140,28 @@ impl Endpoint {
         }
     }
 
+    /// What the endpoint did with each item that arrived.
+    pub(crate) fn tries(&self) -> BTreeMap<Number, Tries> {
+        let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let tries = |(item, times): (&Number, &Vec<usize>)| {
+            let accepted = times.iter().filter(|at| !arrived.refused.contains(at)).count();
+            let refused = arrived.failures.get(item).copied().unwrap_or_default();
+            (*item, Tries { attempts: 0, refused, accepted })
+        };
+        arrived.times.iter().map(tries).collect()
+    }
+
+    /// Adds to each fault what arrived while its pending items were being read: it was pending, too.
+    pub(crate) fn complete(&self, faults: &mut [Fault]) {
+        let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        for fault in faults {
+            let meanwhile = |at: &usize| fault.from < *at && *at <= fault.counted;
+            let items = arrived.times.iter().filter(|(_, times)| times.iter().any(meanwhile));
+            let items: Vec<Number> = items.map(|(item, _)| *item).collect();
+            fault.pending.extend(items);
+        }
+    }
+
     /// The number of items that have arrived so far, repetitions included.
     pub(crate) fn arrivals(&self) -> usize {
         self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner).count
@@ -171,14 +197,19 @@ async fn serve(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         Manners::Moody => shared.random.lock().unwrap_or_else(PoisonError::into_inner).u32(..100),
     };
     match mood {
-        0..2 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        0..2 => {
+            shared.fail(&items);
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
         2..3 => {
             shared.take(&items, items.len(), Answer::Refused);
+            shared.fail(&items);
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
         3..5 => {
             let taken = items.len() / 2;
             shared.take(&items, taken, Answer::Accepted);
+            shared.fail(&items[taken..]);
             let status = |place| if place < taken { 200 } else { 503 };
             let results: Vec<_> =
                 (0..items.len()).map(|place| serde_json::json!({ "status": status(place) })).collect();
@@ -192,6 +223,14 @@ async fn serve(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
 }
 
 impl Shared {
+    /// Notes that the request of these items is answered with a failure.
+    fn fail(&self, items: &[Item]) {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        for item in items {
+            *arrived.failures.entry((item.group, item.number)).or_default() += 1;
+        }
+    }
+
     /// Takes the first items of a request.
     fn take(&self, items: &[Item], count: usize, answer: Answer) {
         let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);

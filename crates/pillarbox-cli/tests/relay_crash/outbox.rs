@@ -8,6 +8,7 @@ use pillarbox::model::{Layout, NewRow, Placement, Status, TableName};
 use pillarbox::port::{AnyTable, List, Select, Write};
 use pillarbox_stores::Options;
 
+use crate::attempts::Tries;
 use crate::endpoint::Number;
 
 /// Items written in one transaction.
@@ -52,15 +53,37 @@ impl Outbox {
 
     /// The items that are not done.
     pub(crate) async fn pending(&self) -> Result<BTreeSet<Number>, String> {
-        const PAGE: usize = 5_000;
         let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
-        let (mut pending, mut after, mut after_id) = (BTreeSet::new(), None, None);
+        let records = self.records(select).await?;
+        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(records.iter().filter_map(|(id, _)| numbers.get(id).copied()).collect())
+    }
+
+    /// Adds the attempts of the rows to what the endpoint knows of them.
+    pub(crate) async fn count_attempts(&self, items: &mut BTreeMap<Number, Tries>) -> Result<(), String> {
+        // A taken row has one attempt more, and so has one that is done: the one that succeeded.
+        let by_take = match self.layout {
+            Layout::Native => 0,
+            Layout::Flowcatalyst => 1,
+        };
+        for record in self.records(Select::default()).await? {
+            let number = self.numbers.lock().unwrap_or_else(PoisonError::into_inner).get(&record.0).copied();
+            if let Some(tries) = number.and_then(|number| items.get_mut(&number)) {
+                tries.attempts = record.1.saturating_sub(by_take);
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids and the attempts of the rows.
+    async fn records(&self, select: Select) -> Result<Vec<(String, usize)>, String> {
+        const PAGE: usize = 5_000;
+        let (mut records, mut after, mut after_id) = (Vec::new(), None, None);
         loop {
             let list = List { select: select.clone(), after, after_id, limit: PAGE, ..List::default() };
             let page = self.store.admin().list(list).await.map_err(|error| error.to_string())?;
-            let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-            pending.extend(page.iter().filter_map(|record| numbers.get(record.id.as_str()).copied()));
-            let Some(last) = page.last() else { return Ok(pending) };
+            records.extend(page.iter().map(|record| (record.id.to_string(), record.attempts as usize)));
+            let Some(last) = page.last() else { return Ok(records) };
             (after, after_id) = (Some(last.seq), Some(last.id.clone()));
         }
     }

@@ -52,6 +52,12 @@ impl Relays {
         relays
     }
 
+    /// How often relays came or went, those that were killed or evicted included.
+    pub(crate) fn changes_of_members(&self, faults: &[Fault]) -> usize {
+        // A relay that was stopped registers again, and the one that finishes comes last.
+        self.started + 2 * faults.len() + 1
+    }
+
     fn command(&self) -> Command {
         let mut relay = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
         relay.arg("relay").args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null());

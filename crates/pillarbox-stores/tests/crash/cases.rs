@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use crate::checker::{Faults, judge};
+use crate::checker::{Faults, Terms, judge};
 use crate::crew::Crew;
 use crate::fixtures::{Commits, Fixture, Site, Stop};
 use crate::journal::{Journal, Line, What};
@@ -133,7 +133,8 @@ pub(crate) fn run(fixture: &dyn Fixture, site: Site, case: Case) -> Result<(), F
         return Err(blame(error, &crew.journal.lines));
     }
     let evidence = crew.finish().map_err(|(error, Journal { lines, .. })| blame(error, &lines))?;
-    match judge(&evidence, case.mode, case.faults, case.commits) {
+    let Case { mode, lease, faults, commits, .. } = case;
+    match judge(&evidence, Terms { mode, faults, commits, lease }) {
         Ok(counts) => {
             // For people who let the cases run alone.
             let _ = writeln!(std::io::stdout(), "{counts}");

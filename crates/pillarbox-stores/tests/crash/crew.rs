@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     Stopped,
     /// The database crashed and recovered: done marks that did not wait for the disk may be lost.
     Crashed,
+    /// The database was stopped in order and started again: answers may be lost.
+    Restarted,
 }
 
 /// A fault, and the events that were pending right after it. Only these may be delivered again because of it.
@@ -52,6 +54,27 @@ pub(crate) struct Interruption {
     pub(crate) pending: BTreeSet<String>,
 }
 
+/// What the outbox says of an event.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) id: String,
+    pub(crate) status: Status,
+    pub(crate) attempts: usize,
+    /// Whether somebody claims it.
+    pub(crate) locked: bool,
+}
+
+impl From<Record> for Stored {
+    fn from(record: Record) -> Self {
+        Self {
+            id: record.id.to_string(),
+            status: record.status,
+            attempts: record.attempts as usize,
+            locked: record.locked_by.is_some(),
+        }
+    }
+}
+
 /// What a run left behind.
 pub(crate) struct Evidence {
     pub(crate) lines: Vec<Line>,
@@ -60,7 +83,7 @@ pub(crate) struct Evidence {
     /// What was committed, by the business rows.
     pub(crate) parcels: Parcels,
     /// What the outbox says of it.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<Stored>,
     /// Nodes that are still listed.
     pub(crate) nodes: Vec<NodeInfo>,
     /// Groups that are held back.
@@ -189,18 +212,11 @@ impl<'a> Crew<'a> {
     pub(crate) fn restart(&mut self, how: Stop) -> Result<(), String> {
         let server = Arc::clone(self.site.server.as_ref().ok_or("this store has no server")?);
         let mut told = Ok(());
-        let crashed = how != Stop::Fast;
         let number = self.interruptions.len();
-        server.restart(how, &mut || {
-            if crashed {
-                told = self.report("database", &What::Interrupted(number));
-            }
-        })?;
+        server.restart(how, &mut || told = self.report("database", &What::Interrupted(number)))?;
         told?;
-        if crashed {
-            return self.count(Fault::Crashed, "database".to_owned());
-        }
-        self.insist(Self::nodes).map(drop)
+        let fault = if how == Stop::Fast { Fault::Restarted } else { Fault::Crashed };
+        self.count(fault, "database".to_owned())
     }
 
     /// Sends a signal by its name.
@@ -249,7 +265,7 @@ impl<'a> Crew<'a> {
                         lines: self.journal.lines,
                         interruptions: self.interruptions,
                         parcels,
-                        records,
+                        records: records.into_iter().map(Stored::from).collect(),
                         nodes,
                         held_groups: groups.len(),
                     }),

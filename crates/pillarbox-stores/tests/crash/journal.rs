@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nothing at all happens for so long: something hangs.
 const STUCK: Duration = Duration::from_secs(25);
@@ -85,6 +85,8 @@ pub(crate) struct Line {
     /// The incarnation that wrote it.
     pub(crate) by: String,
     pub(crate) what: What,
+    /// When it was read, since the journal began.
+    pub(crate) time: Duration,
 }
 
 /// Writes a line in one call: up to 4096 bytes of a pipe come out in one piece, also of a process that is killed.
@@ -112,11 +114,13 @@ impl Journal {
     pub(crate) fn read(pipe: PipeReader) -> Self {
         const AHEAD: usize = 1_000_000;
         let (sender, coming) = sync_channel(AHEAD);
+        let began = Instant::now();
         std::thread::spawn(move || {
             for line in BufReader::new(pipe).lines().map_while(Result::ok) {
                 let parsed = line.split_once(' ').and_then(|(by, what)| Some((by, What::parse(what)?)));
                 let (by, what) = parsed.unwrap_or(("?", What::Log { text: line.clone() }));
-                if sender.send(Line { by: by.to_owned(), what }).is_err() {
+                let time = began.elapsed();
+                if sender.send(Line { by: by.to_owned(), what, time }).is_err() {
                     return;
                 }
             }

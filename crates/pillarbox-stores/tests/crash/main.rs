@@ -32,6 +32,8 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let mut trials = vec![Trial::test("every_shared_store_of_the_list_is_tried", every_store_is_tried)];
+    let forged = checker::forged::ALL.into_iter();
+    trials.extend(forged.map(|(name, run)| Trial::test(format!("checker::{name}"), run)));
     for fixture in fixtures::all() {
         for (name, case) in cases::ALL.into_iter().filter(|(_, case)| case.suits(&*fixture)) {
             let fixture = Arc::clone(&fixture);

@@ -13,6 +13,7 @@ use super::state::aside::Aside;
 use super::state::breaker::{Breaker, Gate, Outlook};
 use super::state::buffer::Buffer;
 use super::state::claim_size::ClaimSize;
+use super::state::failures::FailureLog;
 use super::state::groups::Groups;
 use super::state::held::HeldGroupKeys;
 use super::state::in_flight::InFlightIds;
@@ -31,6 +32,10 @@ use crate::port::{ByteLimits, Change, DeliveryPath, Fence, Outcome};
 
 /// Maximum number of groups in memory; reading waits while there are more.
 pub(super) const GROUPS_MAX: usize = 100_000;
+
+/// Time without a failed request after which the log says that the sink has recovered. Without the delay, a sink
+/// that throttles would recover and fail again every second.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The life cycle of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +97,7 @@ pub(crate) struct Core {
     pub(super) quarantine: QuarantineQueue,
     pub(super) aside: Aside,
     pub(super) breaker: Breaker,
+    pub(super) failures: FailureLog,
     pub(super) workers: Workers,
     pub(super) settles: SettleQueue,
     pub(super) tally: Tally,
@@ -128,6 +134,7 @@ impl Core {
             quarantine: QuarantineQueue::default(),
             aside: Aside::default(),
             breaker: Breaker::default(),
+            failures: FailureLog::new(QUIET),
             workers: Workers::default(),
             settles: SettleQueue::default(),
             tally: Tally::default(),
@@ -164,6 +171,7 @@ impl Core {
 
     /// Decides how many rows may be claimed now. Needs no node lease: each claim has its own.
     pub(crate) fn next_claim(&mut self, now: Instant) -> Read {
+        self.check_recovery(now);
         self.with_source(|source, core| source.next(core, now))
     }
 
@@ -187,6 +195,11 @@ impl Core {
             return;
         }
         self.with_source(|source, core| source.failed(core, failed, now));
+    }
+
+    /// Reports a recovery of the sink, once it has been quiet for long enough.
+    pub(super) fn check_recovery(&mut self, now: Instant) {
+        self.tally.sink.extend(self.failures.recovered(now));
     }
 
     pub(crate) fn settings(&self) -> &EngineSettings {

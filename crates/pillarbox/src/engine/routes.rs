@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::Map;
 use super::state::breaker::{Breaker, Outlook, Sent};
-use crate::port::Verdict;
+use super::state::failures::{FailureLog, FailureNews};
+use crate::port::{Cause, Verdict};
 use crate::redact;
 
 /// Maximum number of routes with a circuit breaker. Failures of further routes count as
@@ -18,10 +19,23 @@ const MOST: usize = 1_024;
 /// Wait of an event while its route is being probed, because the time of the answer is unknown.
 const WHILE_PROBED: Duration = Duration::from_secs(1);
 
+/// A route that has failed before.
+#[derive(Debug)]
+struct RouteState {
+    breaker: Breaker,
+    failures: FailureLog,
+}
+
+impl Default for RouteState {
+    fn default() -> Self {
+        Self { breaker: Breaker::default(), failures: FailureLog::new(Duration::ZERO) }
+    }
+}
+
 /// The circuit breakers of all routes that have failed before.
 #[derive(Debug, Default)]
 pub(crate) struct RouteBreakers {
-    table: Mutex<Map<String, Breaker>>,
+    table: Mutex<Map<String, RouteState>>,
     /// Whether any route has ever failed. Until then an event needs no lock and no route name.
     troubled: AtomicBool,
 }
@@ -41,7 +55,7 @@ impl RouteBreakers {
         }
         let (route, now) = (route(), Instant::now());
         let mut table = self.lock();
-        if let Some(breaker) = table.get_mut(&route) {
+        if let Some(RouteState { breaker, .. }) = table.get_mut(&route) {
             if let Outlook::Paused(until) = breaker.outlook(now) {
                 return Err(until.map_or(WHILE_PROBED, |until| until.saturating_duration_since(now)));
             }
@@ -52,7 +66,7 @@ impl RouteBreakers {
 
     /// Whether an event of this route could be delivered now.
     pub(crate) fn lets_through(&self, route: &str) -> bool {
-        let paused = |breaker: &Breaker| matches!(breaker.outlook(Instant::now()), Outlook::Paused(_));
+        let paused = |route: &RouteState| matches!(route.breaker.outlook(Instant::now()), Outlook::Paused(_));
         !self.troubled.load(Ordering::Relaxed) || !self.lock().get(route).is_some_and(paused)
     }
 
@@ -61,16 +75,16 @@ impl RouteBreakers {
         self.troubled.store(true, Ordering::Relaxed);
         let mut table = self.lock();
         if table.len() >= MOST && !table.contains_key(&route) {
-            table.retain(|_, breaker| breaker.is_open());
+            table.retain(|_, state| state.breaker.is_open());
         }
         if table.len() >= MOST && !table.contains_key(&route) {
             return None;
         }
-        let sent = table.entry(route.clone()).or_default().send(Instant::now());
+        let sent = table.entry(route.clone()).or_default().breaker.send(Instant::now());
         Some((route, sent))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Map<String, Breaker>> {
+    fn lock(&self) -> MutexGuard<'_, Map<String, RouteState>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,42 +102,70 @@ impl Passage<'_> {
         };
         let now = Instant::now();
         let mut table = self.breakers.lock();
-        let Some(breaker) = table.get_mut(&route) else {
+        let Some(state) = table.get_mut(&route) else {
             return verdict;
         };
-        let was_open = breaker.is_open();
-        breaker.judge(sent);
+        state.breaker.judge(sent);
         let verdict = match verdict {
-            Verdict::Unavailable { cause, error, after } => {
-                let accepted = breaker.accepted_count();
-                let pause = breaker.failed(now, after);
-                if !was_open && breaker.is_open() {
-                    let error = redact::first_line(&error);
-                    tracing::warn!(route, error, ?pause, "circuit breaker opened: events of this route wait");
-                }
-                Verdict::RouteUnavailable { cause, error, after, accepted }
-            }
+            Verdict::Unavailable { cause, error, after } => state.failed(&route, cause, error, after, now),
             verdict => {
-                match &verdict {
-                    Verdict::Accepted | Verdict::Settled => breaker.accepted(),
-                    Verdict::InFlight | Verdict::Skipped | Verdict::NoRoute { .. } => {}
-                    _ => breaker.answered(),
-                }
-                if was_open && !breaker.is_open() {
-                    tracing::info!(route, "circuit breaker closed: events of this route are sent again");
-                }
+                state.answered(&route, &verdict, now);
                 verdict
             }
         };
-        breaker.judged(sent, now);
+        state.breaker.judged(sent, now);
         verdict
+    }
+}
+
+impl RouteState {
+    fn failed(
+        &mut self,
+        route: &str,
+        cause: Cause,
+        error: String,
+        after: Option<Duration>,
+        now: Instant,
+    ) -> Verdict {
+        let was_open = self.breaker.is_open();
+        let accepted = self.breaker.accepted_count();
+        let pause = self.breaker.failed(now, after);
+        if let Some(FailureNews::Fails { class, error, failed_requests }) =
+            self.failures.failed(cause, &error, now)
+        {
+            tracing::warn!(route, class, error, failed_requests, "the route fails: its events wait");
+        }
+        if !was_open && self.breaker.is_open() {
+            let error = redact::first_line(&error);
+            tracing::warn!(route, error, ?pause, "circuit breaker opened: events of this route wait");
+        }
+        Verdict::RouteUnavailable { cause, error, after, accepted }
+    }
+
+    fn answered(&mut self, route: &str, verdict: &Verdict, now: Instant) {
+        let was_open = self.breaker.is_open();
+        let mut news = None;
+        match verdict {
+            Verdict::Accepted | Verdict::Settled => {
+                self.breaker.accepted();
+                news = self.failures.accepted(now);
+            }
+            Verdict::InFlight | Verdict::Skipped | Verdict::NoRoute { .. } => {}
+            _ => self.breaker.answered(),
+        }
+        if was_open && !self.breaker.is_open() {
+            tracing::info!(route, "circuit breaker closed: events of this route are sent again");
+        }
+        if let Some(FailureNews::Recovered { failed_requests, failed_for }) = news {
+            tracing::info!(route, failed_requests, ?failed_for, "the route accepts events again");
+        }
     }
 }
 
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
         if let Some((route, sent)) = self.sent.take()
-            && let Some(breaker) = self.breakers.lock().get_mut(&route)
+            && let Some(RouteState { breaker, .. }) = self.breakers.lock().get_mut(&route)
         {
             breaker.judge(sent);
             breaker.judged(sent, Instant::now());

@@ -1,6 +1,7 @@
 //! Counts of one step of the core, which are exported and logged outside its lock.
 
 use super::shared::Shared;
+use super::state::failures::FailureNews;
 use crate::model::{EventId, GroupKey, Seq};
 use crate::port::MetricsExporter;
 use crate::redact;
@@ -19,6 +20,8 @@ pub(crate) struct Tally {
     /// Number of rows that a sweep found below the cursor, and the lowest of their sequence numbers.
     pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<Death>,
+    /// Failures and recoveries of the sink.
+    pub(crate) sink: Vec<FailureNews>,
     /// Number of dead events whose last failures were endpoint failures.
     pub(crate) dead_of_endpoint: u64,
     pub(crate) undecodable: Vec<(EventId, String)>,
@@ -78,6 +81,9 @@ impl Tally {
                 "outcomes wait for rows that another transaction has locked; they are settled when it ends"
             );
         }
+        if !shared.sink.reports_failures() {
+            self.sink.iter().for_each(|news| log_sink(store(), news));
+        }
         for (event, error) in &self.undecodable {
             tracing::error!(store = store(), ?event, error, "row can't be decoded");
         }
@@ -85,6 +91,17 @@ impl Tally {
             let group = group.as_ref().map(GroupKey::as_str);
             let error = redact::first_line(error);
             tracing::error!(store = store(), ?event, event_type, group, attempts, error, "event is dead");
+        }
+    }
+}
+
+fn log_sink(store: &str, news: &FailureNews) {
+    match news {
+        FailureNews::Fails { class, error, failed_requests } => {
+            tracing::warn!(store, class, error, failed_requests, "the sink fails: events wait");
+        }
+        FailureNews::Recovered { failed_requests, failed_for } => {
+            tracing::info!(store, failed_requests, ?failed_for, "the sink accepts events again");
         }
     }
 }

@@ -128,4 +128,9 @@ pub type Handed<'a> = Pin<Box<dyn Future<Output = Vec<Verdict>> + Send + 'a>>;
 pub trait Sink: Send + Sync + 'static {
     /// Delivers a batch and returns one verdict per event, in order.
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a>;
+
+    /// Whether the sink itself reports when it begins to fail and when it recovers. The engine then logs neither.
+    fn reports_failures(&self) -> bool {
+        false
+    }
 }

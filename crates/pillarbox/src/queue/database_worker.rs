@@ -41,6 +41,7 @@ impl DatabaseWorker {
             owner: plan.owner.clone(),
             store: name.to_owned(),
             breakers: Arc::clone(&plan.breakers),
+            wakeup: queue.wakeup().clone(),
             stop: plan.stop.clone(),
         };
         let store = Arc::clone(queue.store()) as Arc<dyn Store>;

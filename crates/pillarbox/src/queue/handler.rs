@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Message;
+use super::local_wakeup::LocalWakeup;
 use crate::engine::RouteBreakers;
 use crate::events::{Failure, trace};
 use crate::model::OwnerId;
@@ -82,6 +83,7 @@ pub(super) struct QueueSink {
     /// Name of the store, for logs.
     pub(super) store: String,
     pub(super) breakers: Arc<RouteBreakers>,
+    pub(super) wakeup: LocalWakeup,
     /// Cancelled when the worker shuts down.
     pub(super) stop: CancellationToken,
 }
@@ -109,7 +111,12 @@ impl QueueSink {
             None => handler.call(message.clone()).await,
         };
         let verdict = match handled {
-            Ok(()) if message.is_settled() => Verdict::Settled,
+            Ok(()) if message.is_settled() => {
+                // The handler's transaction may have enqueued the continuation of a join. The store could not
+                // notify anybody, because it does not see the commit.
+                self.wakeup.notify();
+                Verdict::Settled
+            }
             Ok(()) => Verdict::Accepted,
             Err(failure) => {
                 tracing::error!(store, topic, message = ?id, error = failure.message(), "handler failed");

@@ -203,26 +203,23 @@ impl TestOutbox {
         };
         match verdict {
             Verdict::Accepted | Verdict::Settled => Change::Done,
-            Verdict::Failed { error, after }
-            | Verdict::Unavailable { error, after, .. }
-            | Verdict::RouteUnavailable { error, after, .. }
-                if attempt < self.max_attempts =>
-            {
+            Verdict::Failed { error, after } if attempt < self.max_attempts => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
                 Change::Retry { delay, error, counts: Counts::One, wait: Wait::InPlace }
             }
-            Verdict::Failed { error, .. }
-            | Verdict::Unavailable { error, .. }
-            | Verdict::RouteUnavailable { error, .. }
-            | Verdict::Refused { error }
-            | Verdict::Rejected { error } => dead(error, Counts::One),
-            Verdict::Throttled { error, after } => {
+            Verdict::Failed { error, .. } | Verdict::Refused { error } | Verdict::Rejected { error } => {
+                dead(error, Counts::One)
+            }
+            // As in the engine, an outage counts no attempt.
+            Verdict::Unavailable { error, after, .. }
+            | Verdict::RouteUnavailable { error, after, .. }
+            | Verdict::Throttled { error, after } => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
-                Change::Retry { delay, error, counts: Counts::Before, wait: Wait::InPlace }
+                Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace }
             }
             Verdict::RouteShut { route, after } => {
                 let error = format!("the circuit breaker of {route} is open");
-                Change::Retry { delay: after, error, counts: Counts::Before, wait: Wait::InPlace }
+                Change::Retry { delay: after, error, counts: Counts::None, wait: Wait::InPlace }
             }
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,

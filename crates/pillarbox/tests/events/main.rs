@@ -14,6 +14,7 @@ mod dead;
 mod dispatcher;
 mod envelope;
 mod expiry;
+mod failures;
 mod hooks;
 mod hot;
 mod interceptors;

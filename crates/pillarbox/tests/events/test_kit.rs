@@ -111,3 +111,25 @@ async fn what_has_no_listener_or_has_expired_is_dead() {
         ["no listener for aggregate type __GLOBAL__, event type t", "expired before it was delivered",]
     );
 }
+
+/// PBX-026, PBX-061: as in the engine, what is down costs an event no attempt, and never kills it.
+#[tokio::test]
+async fn an_outage_counts_no_attempt() {
+    let up = Arc::new(AtomicU32::new(0));
+    let calls = Arc::clone(&up);
+    let listener = move |_: Event| {
+        let down = calls.fetch_add(1, Ordering::SeqCst) < 4;
+        std::future::ready(if down { Err(Failure::unavailable("down", None)) } else { Ok(()) })
+    };
+    let delay = Duration::from_secs(1);
+    let outbox = TestOutbox::new().listener("t", listener).max_attempts(2).retry(Fixed(delay));
+    outbox.write(event("a")).await.unwrap();
+    for _ in 0..4 {
+        assert_eq!(outbox.run().await.unwrap(), Ran { delivered: 0, retried: 1, dead: 0 });
+        let waiting = outbox.with_status(Status::Retry).await;
+        assert_eq!((waiting[0].attempts, waiting[0].last_error.as_deref()), (0, Some("down")));
+        outbox.advance(delay);
+    }
+    assert_eq!(outbox.run().await.unwrap(), Ran { delivered: 1, retried: 0, dead: 0 });
+    assert_eq!(outbox.with_status(Status::Done).await[0].attempts, 0);
+}

@@ -41,6 +41,40 @@ async fn a_fan_out_ends_in_one_message() {
     assert_eq!(joins.list(Some("customer-7"), None, 9).await.unwrap()[0].id, join);
 }
 
+/// OBX-092, OBX-093: a step that its handler completes in its own transaction wakes the worker for what follows it.
+#[tokio::test(start_paused = true)]
+async fn a_continuation_of_a_step_completed_by_its_handler_waits_for_no_poll() {
+    let queue = queue();
+    let joins = queue.joins();
+    let join = joins.start(JoinBuilder::of(1)).await.unwrap();
+    let step = queue.enqueue(message("step")).await.unwrap().message;
+    joins.attach(&join, std::slice::from_ref(&step)).await.unwrap();
+    joins.wait(&join, Waiting::new().on_complete("next", "{}")).await.unwrap();
+    let (seen, inner) = (Seen::default(), queue.clone());
+    let complete = move |message: Message| {
+        let queue = inner.clone();
+        async move {
+            let mut tx = queue.store().begin().await?;
+            queue.complete_on(&mut tx, &message).await?;
+            queue.store().commit(tx).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        }
+    };
+    let began = tokio::time::Instant::now();
+    let next = {
+        let seen = seen.clone();
+        move |message: Message| {
+            seen.add(message);
+            std::future::ready(Ok::<_, std::fmt::Error>(()))
+        }
+    };
+    let builder = queue.worker().poll_interval(secs(3_600)).handler("step", complete);
+    let worker = builder.handler("next", next).start().unwrap();
+    seen.until(1).await;
+    assert!(began.elapsed() < secs(60), "{:?}", began.elapsed());
+    worker.close().await;
+}
+
 /// OBX-083, OBX-085, OBX-087: what can't be done is told by type.
 #[tokio::test(start_paused = true)]
 async fn refusals_name_what_is_wrong() {

@@ -93,6 +93,21 @@ pub(crate) enum Hinting {
     Never,
 }
 
+/// How often the user's own code panics where the engine calls it.
+#[derive(Debug, Clone)]
+pub(crate) struct Panics {
+    pub(crate) policy: f64,
+    pub(crate) exporter: f64,
+}
+
+impl Panics {
+    /// Drawn apart from everything else, so that a seed stays what it was.
+    fn draw(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(!seed);
+        Self { policy: rng.one(&[0.0, 0.0, 0.2, 1.0]), exporter: rng.one(&[0.0, 0.0, 0.1, 1.0]) }
+    }
+}
+
 /// Everything a run is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -109,6 +124,7 @@ pub(crate) struct Plan {
     pub(crate) store: StoreFaults,
     pub(crate) sink: SinkFaults,
     pub(crate) incidents: Incidents,
+    pub(crate) panics: Panics,
     /// How long things go wrong.
     pub(crate) trouble: Duration,
     /// Whether groups that are held at the end are let go.
@@ -133,6 +149,7 @@ impl Plan {
             store: StoreFaults::draw(&mut rng, scenario, tuning.lease),
             sink: SinkFaults::draw(&mut rng, scenario),
             incidents: Incidents::draw(&mut rng, scenario),
+            panics: Panics::draw(seed),
             frees_groups: rng.bool(),
             cancels: false,
             hot: rng.bool(),

@@ -1,14 +1,17 @@
 //! What a process runs: the engine alone, or a whole outbox with writers of its own.
 
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fastrand::Rng;
 use pillarbox::Outbox;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::port::{AnyTable, MetricsExporter, Order};
-use pillarbox::rules::Exponential;
+use pillarbox::rules::{Exponential, RetryPolicy};
 use tokio::task::JoinSet;
 
+use crate::chance::Chance;
 use crate::history::{Life, What};
 use crate::hot;
 use crate::plan::Scenario;
@@ -32,7 +35,7 @@ impl Running {
         let life = sink.life;
         let seed = world.draw(|rng| rng.u64(..));
         let settings = settings(world);
-        let metrics: Arc<dyn MetricsExporter> = Arc::new(Depths { world: Arc::clone(world), life });
+        let metrics: Arc<dyn MetricsExporter> = Arc::new(Exporter::new(world, life, seed));
         if !world.plan.hot {
             let (store, sink) = (Arc::new(store), Arc::new(sink));
             let table = if world.plan.led { AnyTable::Items(store) } else { AnyTable::Native(store) };
@@ -59,7 +62,7 @@ impl Running {
             .skip_recent(settings.skip_recent)
             .on_done(settings.on_done)
             .on_dead(settings.on_dead)
-            .retry(Exponential { base: tuning.retry_base, max: tuning.retry_max() })
+            .retry(Policy::new(world))
             .lease(tuning.lease)
             .no_purge()
             .seed(seed)
@@ -79,8 +82,9 @@ impl Running {
     }
 }
 
-fn settings(world: &World) -> EngineSettings {
+fn settings(world: &Arc<World>) -> EngineSettings {
     let mut settings = world.plan.tuning.settings();
+    settings.retry = Arc::new(Policy::new(world));
     if world.plan.scenario == Scenario::Calm {
         // A drain that is cut short may deliver twice; in calm there is time.
         settings.drain = Duration::from_secs(900);
@@ -88,18 +92,59 @@ fn settings(world: &World) -> EngineSettings {
     settings
 }
 
-/// Notes when an engine has more rows in memory than it may.
-struct Depths {
+/// A retry policy that panics now and then.
+struct Policy {
     world: Arc<World>,
-    life: Life,
+    delays: Exponential,
 }
 
-impl MetricsExporter for Depths {
+impl Policy {
+    fn new(world: &Arc<World>) -> Self {
+        let tuning = &world.plan.tuning;
+        let delays = Exponential { base: tuning.retry_base, max: tuning.retry_max() };
+        Self { world: Arc::clone(world), delays }
+    }
+}
+
+impl RetryPolicy for Policy {
+    fn delay(&self, attempts: u32, random: f64) -> Duration {
+        // The engine's own random number decides, so that a seed goes the same way each time.
+        if (random * 1_000.0).fract() < self.world.plan.panics.policy {
+            self.world.reached("policy", "panics");
+            resume_unwind(Box::new("the retry policy panics"));
+        }
+        self.delays.delay(attempts, random)
+    }
+}
+
+/// Notes when an engine has more rows in memory than it may, and panics now and then.
+struct Exporter {
+    world: Arc<World>,
+    life: Life,
+    random: Mutex<Rng>,
+}
+
+impl Exporter {
+    fn new(world: &Arc<World>, life: Life, seed: u64) -> Self {
+        Self { world: Arc::clone(world), life, random: Mutex::new(Rng::with_seed(!seed)) }
+    }
+
+    fn panic_now_and_then(&self) {
+        let panics = self.world.plan.panics.exporter;
+        if self.random.lock().unwrap_or_else(PoisonError::into_inner).chance(panics) {
+            self.world.reached("exporter", "panics");
+            resume_unwind(Box::new("the exporter panics"));
+        }
+    }
+}
+
+impl MetricsExporter for Exporter {
     fn queue_depths(&self, hot: usize, cold: usize) {
         let tuning = &self.world.plan.tuning;
         if cold > tuning.cold_rows || hot > tuning.hot_rows {
             self.world.record(What::Depth { life: self.life, hot, cold });
         }
+        self.panic_now_and_then();
     }
 
     fn read_passed(&self, _count: u64) {
@@ -109,13 +154,36 @@ impl MetricsExporter for Depths {
         if plan.store.passes_by == 0.0 && plan.incidents.put_back == 0.0 {
             self.world.fail("a sweep found a row that was not passed by");
         }
+        self.panic_now_and_then();
     }
 
     fn hot_enqueued(&self, _count: u64) {
         self.world.reached("hot path", "taken");
+        self.panic_now_and_then();
     }
 
     fn hot_dropped(&self, _count: u64) {
         self.world.reached("hot path", "full");
+        self.panic_now_and_then();
+    }
+
+    fn cold_enqueued(&self, _count: u64) {
+        self.panic_now_and_then();
+    }
+
+    fn dispatch_success(&self, _count: u64) {
+        self.panic_now_and_then();
+    }
+
+    fn dispatch_failure(&self, _count: u64) {
+        self.panic_now_and_then();
+    }
+
+    fn dispatch_dead(&self, _count: u64) {
+        self.panic_now_and_then();
+    }
+
+    fn oldest_lag(&self, _age: Duration) {
+        self.panic_now_and_then();
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod buffer;
 pub(crate) mod busy;
 pub(crate) mod claim_size;
 pub(crate) mod due;
+pub(crate) mod failures;
 pub(crate) mod groups;
 pub(crate) mod held;
 pub(crate) mod in_flight;

@@ -65,6 +65,7 @@ impl Core {
     }
 
     pub(crate) fn next_heartbeat(&mut self, node: NodeId, now: Instant) -> Heartbeat {
+        self.check_recovery(now);
         self.node.heartbeats += 1;
         if self.node.heartbeats.is_multiple_of(HEARTBEATS_PER_LANE_CHECK)
             && let (Some(lane), true) = (self.node.lane, !self.reads.more && !self.reads.wake)

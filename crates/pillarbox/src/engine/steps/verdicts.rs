@@ -13,7 +13,7 @@ use crate::engine::state::settings::OnDead;
 use crate::engine::state::settle_queue::Unsettled;
 use crate::engine::tally::Death;
 use crate::model::GroupKey;
-use crate::port::{Change, Counts, DeliveryPath, Verdict, Wait};
+use crate::port::{Cause, Change, Counts, DeliveryPath, Verdict, Wait};
 
 /// Error of an event for which the sink returned no verdict.
 const NO_VERDICT: &str = "the sink gave no verdict";
@@ -46,6 +46,8 @@ struct SentTogether {
     lone: bool,
     /// How long its events wait for the endpoint, once the endpoint's failure was counted.
     outage: Option<Duration>,
+    /// Whether its failure was logged: a batch is one request.
+    logged: bool,
 }
 
 /// An endpoint failure.
@@ -69,7 +71,7 @@ impl Core {
         let mut items = job.items.into_iter();
         let mut verdicts = verdicts.into_iter();
         let mut first = true;
-        let mut sent = SentTogether { lone: size == 1, outage: None };
+        let mut sent = SentTogether { lone: size == 1, outage: None, logged: false };
         while let Some(mut item) = items.next() {
             let verdict = match verdicts.next().unwrap_or(Verdict::Skipped) {
                 // A skip is only valid after a failed event. Skipping the first one would
@@ -147,13 +149,13 @@ impl Core {
     fn judge(&mut self, item: Item, verdict: Verdict, sent: &mut SentTogether, now: Instant) -> Continue {
         match verdict {
             Verdict::Accepted => {
-                self.breaker.accepted();
+                self.sink_accepted(now);
                 self.tally.success += 1;
                 self.settle_later(item, Change::Done, GroupDuringSettle::Continues, now);
                 Continue::Yes
             }
             Verdict::Settled => {
-                self.breaker.accepted();
+                self.sink_accepted(now);
                 self.tally.success += 1;
                 self.leases.end(item.id(), item.token());
                 self.forget_item(&item);
@@ -177,13 +179,10 @@ impl Core {
             Verdict::NoRoute { route } => {
                 self.die(item, format!("no listener for {route}"), Counts::None, true, now)
             }
-            // The slot is being handed over: its next holder delivers the event.
-            Verdict::Unavailable { after, .. } if self.slots.is_leaving(item.slot) => {
-                self.outage(sent, after, now);
-                self.drop_item(item, now);
-                Continue::No
+            Verdict::Throttled { error, after } => {
+                self.log_failure(sent, Cause::Throttled, &error, now);
+                self.throttled(item, after, now)
             }
-            Verdict::Throttled { after, .. } => self.throttled(item, after, now),
             Verdict::RouteShut { .. } | Verdict::RouteUnavailable { .. }
                 if self.slots.is_leaving(item.slot) =>
             {
@@ -199,9 +198,15 @@ impl Core {
                 self.drop_item(item, now);
                 Continue::No
             }
-            Verdict::Unavailable { error, after, .. } => {
+            Verdict::Unavailable { cause, error, after } => {
+                self.log_failure(sent, cause, &error, now);
                 let accepted = self.breaker.accepted_count();
                 let trouble = Trouble { after, pause: self.outage(sent, after, now), accepted };
+                // The slot is being handed over: its next holder delivers the event.
+                if self.slots.is_leaving(item.slot) {
+                    self.drop_item(item, now);
+                    return Continue::No;
+                }
                 self.endpoint_failed(item, error, trouble, sent.lone, now)
             }
             Verdict::InFlight => self.leave_to_read(item, now),
@@ -320,6 +325,17 @@ impl Core {
         let meanwhile = if fault { GroupDuringSettle::Waits } else { GroupDuringSettle::Continues };
         self.settle_later(item, Change::Dead { error, counts, blocks }, meanwhile, now);
         then
+    }
+
+    fn sink_accepted(&mut self, now: Instant) {
+        self.breaker.accepted();
+        self.tally.sink.extend(self.failures.accepted(now));
+    }
+
+    fn log_failure(&mut self, sent: &mut SentTogether, cause: Cause, error: &str, now: Instant) {
+        if !std::mem::replace(&mut sent.logged, true) {
+            self.tally.sink.extend(self.failures.failed(cause, error, now));
+        }
     }
 
     /// Slows sending down at the endpoint's request, and queues the event again unchanged.
