@@ -4,8 +4,6 @@ mod sizes;
 
 use std::borrow::Cow;
 use std::error::Error as _;
-use std::fs::File;
-use std::io::Read as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -28,7 +26,7 @@ use crate::error::SinkError;
 use crate::fault::{Fault, cause_of};
 use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
-use crate::secret::{Secret, TokenSource};
+use crate::secret::{Secret, TokenSource, read_token};
 use crate::template::{RenderError, Template, Value};
 use crate::tls::ensure_tls_provider;
 use sizes::Sizes;
@@ -38,8 +36,6 @@ const PORT: u16 = 4_222;
 const IN_FLIGHT_MAX: usize = 4_096;
 /// Maximum number of messages that one delivery sends before it waits for acknowledgements.
 const WINDOW_MAX: usize = 512;
-/// Maximum bytes read of a token file.
-const TOKEN_MAX: u64 = 16 * 1024;
 /// The JetStream error for a message larger than its stream allows.
 const TOO_LARGE_FOR_STREAM: ErrorCode = ErrorCode(10_054);
 /// An address that no server listens on, used to prevent reconnects: see [`NatsSink::connect`].
@@ -169,20 +165,11 @@ impl NatsSink {
         match &self.options.token {
             None => Ok(None),
             Some(TokenSource::Text(token)) => Ok(Some(token.reveal().to_owned())),
-            Some(TokenSource::File(path)) => {
-                let path = path.clone();
-                // Read again for each connection, so a replaced file takes effect.
-                let read = tokio::task::spawn_blocking(move || {
-                    let mut token = String::new();
-                    File::open(path)?.take(TOKEN_MAX).read_to_string(&mut token).map(|_| token)
-                });
-                let read = read.await;
-                let token =
-                    read.map_err(|_| std::io::ErrorKind::Other).and_then(|read| read.map_err(|e| e.kind()));
-                token
-                    .map(|token| Some(token.trim().to_owned()))
-                    .map_err(|kind| format!("the token's file can't be read: {kind}"))
-            }
+            // Read again for each connection, so a replaced file takes effect.
+            Some(TokenSource::File(path)) => match read_token(path).await?.reveal() {
+                "" => Err("the token is empty".to_owned()),
+                token => Ok(Some(token.to_owned())),
+            },
         }
     }
 

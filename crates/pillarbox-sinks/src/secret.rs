@@ -2,8 +2,19 @@
 
 use std::fmt;
 use std::path::PathBuf;
+#[cfg(any(feature = "http", feature = "nats", feature = "webhook"))]
+use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize, Serializer};
+#[cfg(any(feature = "http", feature = "nats", feature = "webhook"))]
+use tokio::io::AsyncReadExt as _;
+
+/// Maximum bytes of a token file.
+#[cfg(any(feature = "http", feature = "nats", feature = "webhook"))]
+const TOKEN_MAX: u64 = 16 * 1024;
+/// Timeout of reading the file. A local file that takes longer is a pipe or a dead mount.
+#[cfg(any(feature = "http", feature = "nats", feature = "webhook"))]
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A password, token or key, or a URL that may contain one. It prints and serialises as `***`. Only
 /// [`Secret::reveal`] returns the text.
@@ -44,6 +55,24 @@ pub enum TokenSource {
     /// A file that contains the token; surrounding whitespace is ignored. The file is read again when the
     /// endpoint refuses the token.
     File(PathBuf),
+}
+
+/// The token in a file. A file that is too large is an error: a part of it would be sent as a token.
+#[cfg(any(feature = "http", feature = "nats", feature = "webhook"))]
+pub(crate) async fn read_token(path: &Path) -> Result<Secret, String> {
+    let mut text = String::new();
+    let read = async {
+        let file = tokio::fs::File::open(path).await?;
+        file.take(TOKEN_MAX + 1).read_to_string(&mut text).await
+    };
+    match tokio::time::timeout(READ_TIMEOUT, read).await {
+        Ok(Ok(bytes)) if bytes as u64 > TOKEN_MAX => {
+            Err(format!("the token file has more than {TOKEN_MAX} bytes: is it the right file?"))
+        }
+        Ok(Ok(_)) => Ok(Secret::new(text.trim())),
+        Ok(Err(error)) => Err(format!("the token file can't be read: {}", error.kind())),
+        Err(_) => Err(format!("the token file gave nothing in {READ_TIMEOUT:?}")),
+    }
 }
 
 #[cfg(test)]

@@ -82,11 +82,8 @@ pub(super) fn matching(advisories: &[Advisory], locked: &Locked) -> Vec<Hit> {
     let mut hits = Vec::new();
     for ((name, version), _) in locked.iter().filter(|(_, checksum)| checksum.is_some()) {
         let Ok(parsed) = Version::parse(version) else { continue };
-        // A range without a pre-release matches none, although it may be newer than the repair.
-        let release = Version::new(parsed.major, parsed.minor, parsed.patch);
         let applies = |advisory: &&Advisory| {
-            advisory.package == *name
-                && !advisory.unaffected.iter().any(|range| range.matches(&parsed) || range.matches(&release))
+            advisory.package == *name && !advisory.unaffected.iter().any(|range| covers(range, &parsed))
         };
         hits.extend(advisories.iter().filter(applies).map(|advisory| Hit {
             id: advisory.id.clone(),
@@ -96,6 +93,23 @@ pub(super) fn matching(advisories: &[Advisory], locked: &Locked) -> Vec<Hit> {
         }));
     }
     hits
+}
+
+/// Whether a version is in a range. A pre-release is if both its release and the versions before that are:
+/// that of the first repaired version may lack the repair, and one of a later version has it.
+///
+/// `VersionReq` alone matches no pre-release of another version than its own.
+fn covers(range: &VersionReq, version: &Version) -> bool {
+    if version.pre.is_empty() || range.matches(version) {
+        return range.matches(version);
+    }
+    let before = match (version.major, version.minor, version.patch) {
+        (0, 0, 0) => return false,
+        (major, 0, 0) => Version::new(major - 1, u64::MAX, u64::MAX),
+        (major, minor, 0) => Version::new(major, minor - 1, u64::MAX),
+        (major, minor, patch) => Version::new(major, minor, patch - 1),
+    };
+    range.matches(&Version::new(version.major, version.minor, version.patch)) && range.matches(&before)
 }
 
 #[cfg(test)]
@@ -112,10 +126,10 @@ mod tests {
             let locked = [((name.to_owned(), version.to_owned()), checksum.map(str::to_owned))];
             matching(std::slice::from_ref(&advisory), &locked.into()).len()
         };
-        for version in ["1.0.0", "1.2.2"] {
+        for version in ["1.0.0", "1.2.2", "1.2.3-rc.1", "1.0.0-rc.1", "1.1.0-rc.1"] {
             assert_eq!(locked("leaky", version, Some("c")), 1, "{version}");
         }
-        for version in ["0.9.9", "1.2.3", "2.0.0", "2.0.0-rc.1"] {
+        for version in ["0.9.9", "0.9.9-rc.1", "1.2.3", "1.2.4-rc.1", "1.3.0-rc.1", "2.0.0", "2.0.0-rc.1"] {
             assert_eq!(locked("leaky", version, Some("c")), 0, "{version}");
         }
         assert_eq!(locked("other", "1.0.0", Some("c")), 0);

@@ -115,6 +115,45 @@ fn a_process_that_exits_on_its_own_is_started_again() {
     );
 }
 
+/// PBX-172: such a command would otherwise be started for ever, and `--until-empty` would never end.
+#[test]
+fn a_command_that_never_gives_a_verdict_costs_its_messages_attempts() {
+    let outbox = Outbox::new();
+    let ids = ["a", "b"].map(|topic| outbox.enqueue(&["--topic", topic, "--payload", "{}"]));
+    let (reports, counts) = outbox.work_lines("true", &["--workers", "2", "--max-attempts", "1"]);
+    assert_eq!(counts, json!({"done": 0, "retry": 0, "dead": 2, "killed": 0, "ended": "by-itself"}));
+    assert_eq!(reports.len(), 2);
+    for id in ids {
+        assert_eq!(outbox.failures(&id), ["the command ended without a verdict"]);
+    }
+}
+
+/// PBX-172
+#[test]
+fn a_message_that_makes_its_process_end_in_silence_is_found_among_others() {
+    let outbox = Outbox::new();
+    let ids =
+        ["a", "b", "quit", "c", "d"].map(|topic| outbox.enqueue(&["--topic", topic, "--payload", "{}"]));
+    let script = format!(
+        "while IFS= read -r line; do {ITEM}; case $line in *'\"topic\":\"quit\"'*) exit 0;; esac; {}; done",
+        ack("$item")
+    );
+    let (_, counts) = outbox.work_lines(&script, &["--workers", "1", "--max-attempts", "1"]);
+    assert_eq!((&counts["done"], &counts["dead"]), (&json!(4), &json!(1)));
+    assert_eq!(outbox.failures(&ids[2]), ["the command ended without a verdict"]);
+    assert_eq!(outbox.shown(&ids[3])["attempts"], json!(1));
+}
+
+/// PBX-172
+#[test]
+fn a_command_that_ends_without_a_verdict_is_noted() {
+    let outbox = Outbox::new();
+    outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    let working = Working::start(&outbox, "true", &["--protocol", "jsonl", "--until-empty"]);
+    let errors = working.errors();
+    assert!(errors.contains("with exit code 0 and without a verdict"), "{errors}");
+}
+
 /// PBX-172
 #[test]
 fn lines_that_are_no_verdicts_are_ignored() {

@@ -105,18 +105,41 @@ pub(super) fn of(
     tried(config)
 }
 
-/// Refuses a password that would be sent without TLS to another machine. SCRAM does not send it.
+/// Refuses secrets that would be sent without TLS to another machine: passwords, tokens, and the client
+/// secret for which an endpoint issues tokens. SCRAM does not send its password.
 fn check_cleartext(address: &Address, options: &SinkOptions, config: &ClientConfig) -> Result<(), SinkError> {
     let is = |name: &str, word: &str| config.get(name).is_some_and(|set| set.eq_ignore_ascii_case(word));
     let has_tls = is("security.protocol", "ssl") || is("security.protocol", "sasl_ssl");
-    let scram = config.get("sasl.mechanisms").or_else(|| config.get("sasl.mechanism"));
-    let is_scram = scram.is_some_and(|name| name.to_ascii_uppercase().starts_with("SCRAM-"));
+    // Two names of one property: which of them counts is up to librdkafka.
+    let mechanisms = ["sasl.mechanisms", "sasl.mechanism"].map(|name| config.get(name));
+    let mut mechanisms = mechanisms.into_iter().flatten().map(str::to_ascii_uppercase);
+    let is_scram =
+        mechanisms.clone().all(|name| name.starts_with("SCRAM-")) && mechanisms.clone().count() > 0;
+    let hosts = || address.hosts.iter().map(|(host, _)| host.as_str());
+    let instead = "security.protocol=sasl_ssl";
+    if mechanisms.any(|name| name == "OAUTHBEARER") {
+        check_token_endpoint(options, config)?;
+        if !has_tls {
+            cleartext::check(hosts(), options, "token for Kafka", instead)?;
+        }
+    }
     let is_secret = config.get("sasl.password").is_some() && !is_scram;
     if has_tls || !is_secret {
         return Ok(());
     }
-    let hosts = address.hosts.iter().map(|(host, _)| host.as_str());
-    cleartext::check(hosts, options, "password for Kafka", "security.protocol=sasl_ssl")
+    cleartext::check(hosts(), options, "password for Kafka", instead)
+}
+
+/// Refuses an endpoint of tokens that would get the client secret without TLS. An endpoint whose host can't
+/// be told counts as another machine.
+fn check_token_endpoint(options: &SinkOptions, config: &ClientConfig) -> Result<(), SinkError> {
+    let Some(endpoint) = config.get("sasl.oauthbearer.token.endpoint.url") else { return Ok(()) };
+    if endpoint.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+        return Ok(());
+    }
+    let uri = endpoint.parse::<http::Uri>().ok();
+    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
+    cleartext::check([host], options, "client secret for the token endpoint of Kafka", "https://")
 }
 
 /// Fails early if the client can't be created. The client's own error is dropped, because it may contain the
@@ -186,6 +209,30 @@ mod tests {
         assert!(matches!(refused, Err(SinkError::Cleartext { .. })));
         assert!(!matches!(open(&format!("kafka://localhost/t?{plain}")), Err(SinkError::Cleartext { .. })));
         assert!(!matches!(open("kafka://u:p@example.com/t"), Err(SinkError::Cleartext { .. })));
+    }
+
+    /// PBX-152
+    #[test]
+    fn tokens_and_client_secrets_go_out_without_tls_to_this_machine_only() {
+        let is_refused = |host: &str, protocol: &str, endpoint: &str| {
+            let url = format!(
+                "kafka://{host}/t?option.security.protocol={protocol}&option.sasl.mechanisms=OAUTHBEARER\
+                 &option.sasl.oauthbearer.method=oidc&option.sasl.oauthbearer.client.id=u\
+                 &option.sasl.oauthbearer.client.secret=canary&option.sasl.oauthbearer.token.endpoint.url={endpoint}"
+            );
+            let mut address = Address::parse(&url, 1).unwrap_or_else(|_| panic!("no address"));
+            let opened = of(&mut address, &SinkOptions::default(), Duration::from_secs(1)).map(drop);
+            let text = format!("{opened:?}");
+            assert!(!text.contains("canary"), "{text}");
+            matches!(opened, Err(SinkError::Cleartext { .. }))
+        };
+        let (here, there) = ("http://localhost:8080/token", "http://login.example.com/token");
+        assert!(is_refused("example.com", "sasl_plaintext", "https://login.example.com/token"));
+        assert!(is_refused("example.com", "sasl_ssl", there));
+        assert!(is_refused("localhost", "sasl_plaintext", there));
+        assert!(is_refused("localhost", "sasl_plaintext", "login.example.com/token"), "not told");
+        assert!(!is_refused("localhost", "sasl_plaintext", here));
+        assert!(!is_refused("example.com", "sasl_ssl", "HTTPS://login.example.com/token"));
     }
 
     /// PBX-010

@@ -1,17 +1,10 @@
 //! The bearer token, from the configuration or from a file that may change.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use http::HeaderValue;
-use tokio::io::AsyncReadExt as _;
 
-use crate::secret::{Secret, TokenSource};
-
-/// Maximum bytes of a token file.
-const TOKEN_MAX: u64 = 16 * 1024;
-/// Timeout of reading the file. A local file that takes longer is a pipe or a dead mount.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::secret::{Secret, TokenSource, read_token};
 
 /// A token and its source.
 pub(super) struct Token {
@@ -52,23 +45,7 @@ impl Token {
     async fn read(&self) -> Result<Bearer, String> {
         let bearer = match &self.source {
             TokenSource::Text(secret) => Bearer::new(secret.reveal())?,
-            TokenSource::File(path) => {
-                let mut text = String::new();
-                let read = async {
-                    let file = tokio::fs::File::open(path).await?;
-                    file.take(TOKEN_MAX + 1).read_to_string(&mut text).await
-                };
-                match tokio::time::timeout(READ_TIMEOUT, read).await {
-                    Ok(Ok(bytes)) if bytes as u64 > TOKEN_MAX => {
-                        return Err(format!(
-                            "the token file has more than {TOKEN_MAX} bytes: is it the right file?"
-                        ));
-                    }
-                    Ok(Ok(_)) => Bearer::new(text.trim())?,
-                    Ok(Err(error)) => return Err(format!("the token file can't be read: {}", error.kind())),
-                    Err(_) => return Err(format!("the token file gave nothing in {READ_TIMEOUT:?}")),
-                }
-            }
+            TokenSource::File(path) => Bearer::new(read_token(path).await?.reveal())?,
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(bearer.clone());
         Ok(bearer)

@@ -208,6 +208,22 @@ async fn nats_that_refuses_the_password_or_is_down_is_told_without_it() {
     checks::refused_without_the_password(&*sink(&url)).await;
 }
 
+/// RLY-042: nothing is connected to.
+#[tokio::test]
+async fn nats_gets_no_part_of_a_token_file_that_is_too_long() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, told) in [(16 * 1_024 + 1, "more than 16384 bytes"), (0, "empty")] {
+        let file = folder.path().join("token");
+        std::fs::write(&file, "x".repeat(bytes)).unwrap();
+        let token = Some(pillarbox_sinks::TokenSource::File(file));
+        let options = pillarbox_sinks::SinkOptions { token, ..Default::default() };
+        let sink = pillarbox_sinks::open("nats://127.0.0.1:1/a", &options).unwrap();
+        let verdicts = sink.deliver(&[typed("a", "g")]).await;
+        assert_eq!(words(&verdicts), ["unavailable"]);
+        assert!(error(&verdicts).contains(told), "{}", error(&verdicts));
+    }
+}
+
 /// PBX-010, RLY-031
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_loses_nothing_and_keeps_order_over_a_restart() {

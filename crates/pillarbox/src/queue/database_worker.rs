@@ -50,7 +50,7 @@ impl DatabaseWorker {
             sink: Arc::new(sink),
             metrics: Arc::clone(&plan.metrics),
             settings: EngineSettings {
-                row_bytes: plan.settings.row_bytes.max(queue.store().facts().limits.largest_row()),
+                row_bytes: plan.settings.row_bytes.max(queue.limits().largest_row()),
                 ..plan.settings.clone()
             },
             seed: plan.seed(),

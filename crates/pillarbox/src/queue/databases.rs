@@ -113,6 +113,8 @@ pub(super) struct Entry<S> {
     pub(super) database: Database,
     queue: Mutex<Arc<OnceCell<Queue<S>>>>,
     pub(super) wakeup: LocalWakeup,
+    /// Set once the tables are deployed, also by a queue whose connections were closed since.
+    deployed: Arc<OnceCell<()>>,
     /// Created from an open store instead of a URL, so it cannot be reconnected and stays open.
     fixed: bool,
 }
@@ -121,11 +123,12 @@ impl<S: Store> Entry<S> {
     fn fixed(database: Database, queue: Queue<S>) -> Arc<Self> {
         let wakeup = queue.wakeup().clone();
         let queue = Mutex::new(Arc::new(OnceCell::new_with(Some(queue))));
-        Arc::new(Self { database, queue, wakeup, fixed: true })
+        Arc::new(Self { database, queue, wakeup, deployed: Arc::default(), fixed: true })
     }
 
     fn by_url(database: Database, wakeup: LocalWakeup) -> Arc<Self> {
-        Arc::new(Self { database, queue: Mutex::default(), wakeup, fixed: false })
+        let (queue, deployed) = (Mutex::default(), Arc::default());
+        Arc::new(Self { database, queue, wakeup, deployed, fixed: false })
     }
 
     fn cell(&self) -> Arc<OnceCell<Queue<S>>> {
@@ -144,7 +147,21 @@ impl<S: Store> Entry<S> {
     fn deploy(&self, deployment: SchemaDeployment) {
         let mut cell = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = cell.get().cloned() {
-            *cell = Arc::new(OnceCell::new_with(Some(queue.schema_deployment(deployment))));
+            let deployed = self.deployed_by(deployment);
+            *cell = Arc::new(OnceCell::new_with(Some(queue.deployed_by(deployed))));
+        }
+    }
+
+    /// What a queue of this database needs to deploy its tables, if it is to.
+    fn deployed_by(&self, deployment: SchemaDeployment) -> Option<Arc<OnceCell<()>>> {
+        (deployment == SchemaDeployment::On).then(|| Arc::clone(&self.deployed))
+    }
+
+    /// The queue as a worker uses it, whose setting may differ from that of the queue or the set.
+    pub(super) fn deploying(&self, queue: Queue<S>, deployment: Option<SchemaDeployment>) -> Queue<S> {
+        match deployment {
+            None => queue,
+            Some(deployment) => queue.deployed_by(self.deployed_by(deployment)),
         }
     }
 
@@ -200,7 +217,8 @@ impl<S: Store> Databases<S> {
         let woken = Arc::default();
         let entry = |(name, store): (N, S)| {
             let database = Database::new(name, "");
-            Entry::fixed(database, Queue::with_wakeup(Arc::new(store), LocalWakeup::beside(&woken)))
+            let (name, wakeup) = (Arc::from(database.name.as_str()), LocalWakeup::beside(&woken));
+            Entry::fixed(database, Queue::with_wakeup(Arc::new(store), name, wakeup))
         };
         let entries: Vec<_> = stores.into_iter().map(entry).collect();
         Self::of(entries, None, None, Duration::MAX, woken)
@@ -235,7 +253,7 @@ impl<S: Store> Databases<S> {
     }
 
     /// Whether the tables of each database are created and upgraded when it is connected. Default: they are
-    /// not.
+    /// not. Applies to all clones.
     #[must_use]
     pub fn schema_deployment(self, deployment: SchemaDeployment) -> Self {
         *self.inner.deployment.lock().unwrap_or_else(PoisonError::into_inner) = deployment;
@@ -287,9 +305,12 @@ impl<S: Store> Databases<S> {
         let RouteKey(key) = key.into();
         let entry = self.entries().get(&key).cloned();
         let Some(entry) = entry else { return Err(RouteError::Unknown(key)) };
-        Ok(self.connected_queue(&entry).await?)
+        let queue = self.connected_queue(&entry).await?;
+        queue.ready().await?;
+        Ok(queue)
     }
 
+    /// The queue of a database, connected if it is not. Deploys nothing yet.
     pub(super) async fn connected_queue(&self, entry: &Entry<S>) -> Result<Queue<S>, StoreError> {
         let cell = entry.cell();
         let queue = cell.get_or_try_init(async || {
@@ -299,9 +320,8 @@ impl<S: Store> Databases<S> {
                 return Err(StoreError::new(kind, "connect", &entry.database.name, detail));
             };
             let store = Arc::new(connect.connect(&entry.database).await?);
-            let queue = Queue::with_wakeup(store, entry.wakeup.clone()).schema_deployment(self.deployment());
-            queue.ready().await?;
-            Ok(queue)
+            let queue = Queue::with_wakeup(store, entry.database.name.as_str().into(), entry.wakeup.clone());
+            Ok(queue.deployed_by(entry.deployed_by(self.deployment())))
         });
         Ok(queue.await?.clone())
     }

@@ -10,7 +10,7 @@ use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::engine::{claim_at_once, settle_now};
 use crate::events::Writer;
 use crate::model::{
-    EVENT_TYPE_MAX, Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written, limits,
+    EVENT_TYPE_MAX, Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written, limits,
 };
 use crate::port::{
     BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, OnDone, Outcome,
@@ -55,8 +55,12 @@ pub enum SchemaDeployment {
 /// The message queue of a store. Cheap to clone.
 pub struct Queue<S> {
     store: Arc<S>,
+    /// Name in logs and errors.
+    name: Arc<str>,
     retry: Arc<dyn RetryPolicy>,
     on_done: OnDone,
+    /// Maximum payload in bytes, if it is not the store's.
+    payload_limit: Option<usize>,
     /// Notified after each enqueue, for workers of this process.
     wakeup: LocalWakeup,
     /// Set once the tables are deployed; `None` if the queue does not deploy them.
@@ -67,8 +71,10 @@ impl<S> Clone for Queue<S> {
     fn clone(&self) -> Self {
         Self {
             store: Arc::clone(&self.store),
+            name: Arc::clone(&self.name),
             retry: Arc::clone(&self.retry),
             on_done: self.on_done,
+            payload_limit: self.payload_limit,
             wakeup: self.wakeup.clone(),
             deployed: self.deployed.clone(),
         }
@@ -85,12 +91,16 @@ impl<S: Store> Queue<S> {
     /// Creates the queue of a store that other code shares.
     #[must_use]
     pub fn shared(store: Arc<S>) -> Self {
-        Self::with_wakeup(store, LocalWakeup::default())
+        let name = Arc::from(store.facts().name.as_str());
+        Self::with_wakeup(store, name, LocalWakeup::default())
     }
 
-    pub(super) fn with_wakeup(store: Arc<S>, wakeup: LocalWakeup) -> Self {
+    /// Creates the queue of a database with this name, which it has in all log lines. Stores of several
+    /// databases can have equal names.
+    pub(super) fn with_wakeup(store: Arc<S>, name: Arc<str>, wakeup: LocalWakeup) -> Self {
         let retry = Arc::new(Doubling::default());
-        Self { store, retry, on_done: OnDone::Keep, wakeup, deployed: None }
+        let (on_done, payload_limit) = (OnDone::Keep, None);
+        Self { store, name, retry, on_done, payload_limit, wakeup, deployed: None }
     }
 
     /// Backoff of abandoned messages. Default: 2, 4, 8 … up to 60 s.
@@ -107,6 +117,17 @@ impl<S: Store> Queue<S> {
         self
     }
 
+    /// Maximum payload of a message in bytes. Default: the limit of the store, which is 1 MiB unless it was
+    /// built with another.
+    ///
+    /// A worker on this queue loads messages up to this limit. Tell workers of other processes with
+    /// [`WorkerBuilder::max_row_bytes`](super::WorkerBuilder::max_row_bytes) if it is above 15 MiB.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = Some(bytes);
+        self
+    }
+
     /// Whether the queue creates and upgrades its tables before its first use. Default: it does not.
     ///
     /// Calls on a transaction of the caller deploy nothing: call [`Queue::ready`] before the first of them.
@@ -116,6 +137,12 @@ impl<S: Store> Queue<S> {
             SchemaDeployment::Off => None,
             SchemaDeployment::On => Some(self.deployed.take().unwrap_or_default()),
         };
+        self
+    }
+
+    /// The same queue; this cell remembers whether the tables are deployed.
+    pub(super) fn deployed_by(mut self, deployed: Option<Arc<OnceCell<()>>>) -> Self {
+        self.deployed = deployed;
         self
     }
 
@@ -143,7 +170,13 @@ impl<S: Store> Queue<S> {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.store.facts().name
+        &self.name
+    }
+
+    /// The limits of the messages of this queue.
+    pub(super) fn limits(&self) -> Limits {
+        let limits = self.store.facts().limits;
+        Limits { payload: self.payload_limit.unwrap_or(limits.payload), ..limits }
     }
 
     pub(super) fn wakeup(&self) -> &LocalWakeup {
@@ -216,7 +249,7 @@ impl<S: Store> Queue<S> {
     }
 
     fn rows<E: IntoEvent>(&self, messages: impl IntoIterator<Item = E>) -> Result<Vec<NewRow>, QueueError> {
-        let writer = Writer::<S>::new(Arc::clone(&self.store));
+        let writer = Writer::<S>::new(Arc::clone(&self.store)).payload_limit(self.limits().payload);
         let events = writer.prepare(messages)?;
         Ok(events.into_iter().map(|event| NewRow { event, placement: Placement::Queue }).collect())
     }
@@ -227,7 +260,7 @@ impl<S: Store> Queue<S> {
                 store = self.name(),
                 topic = event.event_type(),
                 correlation_id = event.correlation_id(),
-                message = %one.id,
+                message = ?one.id,
                 "enqueued"
             );
         }
@@ -267,7 +300,7 @@ impl<S: Store> Queue<S> {
             owner: owner.clone(),
             lease,
             rows: batch,
-            bytes: ByteLimits { total: CLAIM_BYTES_MAX, row: self.store.facts().limits.row_bytes() },
+            bytes: ByteLimits { total: CLAIM_BYTES_MAX, row: self.limits().row_bytes() },
             skip_recent: Duration::ZERO,
             now: None,
         };

@@ -157,12 +157,12 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         Self { queue }
     }
 
-    fn limits(&self) -> &Limits {
-        &self.queue.store().facts().limits
+    fn limits(&self) -> Limits {
+        self.queue.limits()
     }
 
     fn wait_change(&self, join: &JoinId, waiting: Waiting) -> Result<JoinChange, Invalid> {
-        Ok(JoinChange { join: join.clone(), action: waiting.action(self.limits())?, now: None })
+        Ok(JoinChange { join: join.clone(), action: waiting.action(&self.limits())?, now: None })
     }
 
     fn port(&self) -> Result<&'a dyn Joins, JoinError> {
@@ -199,7 +199,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
 
     /// Starts a join and returns its id.
     pub async fn start(&self, join: JoinBuilder) -> Result<JoinId, JoinError> {
-        let request = join.change(self.limits())?;
+        let request = join.change(&self.limits())?;
         let id = request.join.clone();
         self.change(request).await.map(|_| id)
     }
@@ -209,7 +209,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: WriteOn<Tx>,
     {
-        let request = join.change(self.limits())?;
+        let request = join.change(&self.limits())?;
         let id = request.join.clone();
         self.change_on(tx, request).await.map(|_| id)
     }
@@ -219,7 +219,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: BlockingWriteOn<Tx>,
     {
-        let request = join.change(self.limits())?;
+        let request = join.change(&self.limits())?;
         let id = request.join.clone();
         self.change_on_blocking(tx, &request).map(|_| id)
     }

@@ -16,7 +16,7 @@ use super::select::{Selection, SelectionState};
 use super::worker::Plan;
 use crate::engine::{called, caught};
 use crate::events::run_in_turn;
-use crate::port::{ErrorKind, Store, StoreError};
+use crate::port::{ErrorKind, Reap, Store, StoreError};
 
 /// A poll that takes longer is slow: it no longer counts as busy, so that it does not delay other databases.
 const SLOW: Duration = Duration::from_secs(1);
@@ -35,6 +35,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(10);
 /// Maximum delay between the start and the first purge.
 const FIRST_PURGE: Duration = Duration::from_secs(60);
+
+/// Time between two reaps of a database, and from the start to the first one. Claims take messages whose claim
+/// has expired anyway; reaps make their rows say so.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+/// Maximum number of messages of one reap.
+const REAP_ROWS: usize = 1_000;
 
 /// How idle a worker is, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +76,8 @@ struct DatabaseState<S> {
     /// Time of the next purge; `None` disables it.
     purge_at: Option<Instant>,
     purging: bool,
+    /// Time of the next reap; `None` while one runs.
+    reap_at: Option<Instant>,
 }
 
 impl<S> DatabaseState<S> {
@@ -99,6 +107,11 @@ enum JobResult<S> {
         name: String,
         entry: Arc<Entry<S>>,
         rows: Result<u64, StoreError>,
+    },
+    Reaped {
+        name: String,
+        entry: Arc<Entry<S>>,
+        messages: Result<u64, StoreError>,
     },
     Discovered(Result<(), StoreError>),
 }
@@ -198,6 +211,7 @@ impl<S: Store> Supervisor<S> {
                 found: Idleness::Busy,
                 purge_at: first_purge,
                 purging: false,
+                reap_at: Some(Instant::now() + REAP_EVERY),
             });
         }
     }
@@ -271,6 +285,7 @@ impl<S: Store> Supervisor<S> {
                     Some(worker) => Arc::clone(worker),
                     None => {
                         let queue = databases.connected_queue(&entry).await?;
+                        let queue = entry.deploying(queue, plan.deployment);
                         queue.ready().await?;
                         let worker = DatabaseWorker::open(&name, &queue, &plan, signals);
                         opened = Some(Arc::clone(&worker));
@@ -293,6 +308,7 @@ impl<S: Store> Supervisor<S> {
         match ended {
             JobResult::Closed => {}
             JobResult::Purged { name, entry, rows } => self.purged(&name, &entry, rows, now),
+            JobResult::Reaped { name, entry, messages } => self.reaped(&name, &entry, messages, now),
             JobResult::Discovered(result) => {
                 let interval = self.databases.refresh_every().unwrap_or(DISCOVERY_PAUSE);
                 let pause = match result {
@@ -349,6 +365,7 @@ impl<S: Store> Supervisor<S> {
                 tracing::debug!(store = name, messages = taken, "claimed");
                 self.last = Some((name.to_owned(), taken));
                 self.purge(name, now);
+                self.reap(name, now);
                 self.release_idle(name);
             }
             Err(error) => {
@@ -397,11 +414,39 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
+    /// Frees messages whose claim has expired in the background, if it is time.
+    fn reap(&mut self, name: &str, now: Instant) {
+        let Some(state) = self.states.get_mut(name) else { return };
+        let (Some(worker), true) = (state.worker.clone(), state.reap_at.is_some_and(|at| at <= now)) else {
+            return;
+        };
+        state.reap_at = None;
+        let (name, entry) = (name.to_owned(), Arc::clone(&state.entry));
+        self.jobs.spawn(async move {
+            let reap = Reap { older_than: Duration::ZERO, rows: REAP_ROWS, now: None };
+            let reaped = caught(worker.store().reap(reap)).await;
+            let messages = reaped.unwrap_or_else(|panic| Err(broken("reap", &name, &panic)));
+            JobResult::Reaped { name, entry, messages }
+        });
+    }
+
+    fn reaped(&mut self, name: &str, entry: &Arc<Entry<S>>, messages: Result<u64, StoreError>, now: Instant) {
+        match messages {
+            Ok(0) => {}
+            Ok(messages) => tracing::info!(store = name, messages, "reaped"),
+            Err(error) => tracing::warn!(store = name, %error, "reap failed, trying again later"),
+        }
+        let known = self.states.get_mut(name).filter(|state| Arc::ptr_eq(&state.entry, entry));
+        if let Some(state) = known {
+            state.reap_at = Some(now + REAP_EVERY);
+        }
+    }
+
     /// Closes the connections of an idle database between polls, if they can be opened again.
     fn release_idle(&mut self, name: &str) {
         let Some(state) = self.states.get_mut(name) else { return };
         let idle = state.empty >= IDLE_AFTER && state.worker.as_ref().is_some_and(|worker| worker.is_idle());
-        if !idle || state.purging || !state.entry.can_let_go() {
+        if !idle || state.purging || state.reap_at.is_none() || !state.entry.can_let_go() {
             return;
         }
         if let Some(worker) = state.worker.take() {

@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub(super) settings: EngineSettings,
     /// Retention of old messages; `None` disables the purge.
     pub(super) purge: Option<PurgeSettings>,
+    /// What the worker does with the tables of its databases, if not what each queue does.
+    pub(super) deployment: Option<SchemaDeployment>,
     pub(super) metrics: Arc<dyn MetricsExporter>,
     /// Cancelled when the worker shuts down.
     pub(super) stop: CancellationToken,
@@ -69,6 +71,7 @@ pub struct WorkerBuilder<S: Store> {
     deadline: Option<Duration>,
     settings: EngineSettings,
     purge: Option<PurgeSettings>,
+    deployment: Option<SchemaDeployment>,
     metrics: Arc<dyn MetricsExporter>,
     selection: Box<dyn Selection>,
     problems: Vec<Invalid>,
@@ -101,6 +104,7 @@ impl<S: Store> WorkerBuilder<S> {
             deadline: None,
             settings,
             purge: Some(PurgeSettings::default()),
+            deployment: None,
             metrics: Arc::new(NoMetrics),
             selection: Box::new(RoundRobin::default()),
             problems: Vec::new(),
@@ -119,13 +123,6 @@ impl<S: Store> WorkerBuilder<S> {
             self.problems.push(Invalid::Malformed { field: "topic", reason });
         }
         self.handlers.by_topic.insert(topic, Arc::new(handler));
-        self
-    }
-
-    /// Whether the worker creates and upgrades the tables of its databases before it claims from them.
-    /// Default: as the queue or the set of databases says.
-    pub fn schema_deployment(mut self, deployment: SchemaDeployment) -> Self {
-        self.databases = self.databases.schema_deployment(deployment);
         self
     }
 
@@ -174,6 +171,9 @@ impl<S: Store> WorkerBuilder<S> {
         /// One process at a time purges a database. Steps of pending joins are kept. The first run starts after
         /// one interval, but at most a minute after the start.
         purge(settings: PurgeSettings) => purge = Some(settings);
+        /// Whether the worker creates and upgrades the tables of its databases before it claims from them.
+        /// Other users of the queue or the set are not affected. Default: as the queue or the set says.
+        schema_deployment(deployment: SchemaDeployment) => deployment = Some(deployment);
     }
 
     /// Disables the purge.
@@ -241,6 +241,7 @@ impl<S: Store> WorkerBuilder<S> {
             idle_poll: self.idle_poll,
             settings,
             purge: self.purge.take(),
+            deployment: self.deployment,
             metrics: Arc::clone(&self.metrics),
             stop: CancellationToken::new(),
         };

@@ -10,11 +10,13 @@ use pillarbox::events::{
     Dispatcher, DispatcherWriterHook, Failure, InFlightTracker, Listeners, OutboxConfig, Polled, Writer,
 };
 use pillarbox::model::{EventId, NewRow, Placement, Status, Token};
-use pillarbox::port::{Store, Table, Write};
+use pillarbox::port::{MetricsExporter, Store, Table, Write};
 use pillarbox::rules::{Exponential, Fixed, RetryPolicy};
 use tokio::sync::Semaphore;
+use tracing::Level;
 
-use crate::kit::{Seen, Watched, event};
+use crate::kit::{Logs, Seen, Watched, event};
+use crate::observe::Counting;
 
 /// Writes events and hands them over as a poller would.
 pub(crate) async fn rows(store: &Watched, ids: &[&str]) -> Vec<Polled> {
@@ -316,4 +318,31 @@ async fn a_writer_hook_feeds_the_hot_queue() {
     dispatcher.close().await;
     assert_eq!(seen.ids().len(), 2, "no poller ran, and neither the delayed nor the rolled back event came");
     assert_eq!(store.status("later").await, Some(Status::New));
+}
+
+/// EVT-036, EVT-110: what does not fit is counted, told, and left to the poller.
+#[tokio::test(start_paused = true)]
+async fn a_writer_hook_tells_what_the_hot_queue_refuses() {
+    let (store, logs, metrics) = (Watched::new(), Logs::capture(), Arc::new(Counting::default()));
+    let (running, started) = (Arc::default(), Arc::new(Semaphore::new(0)));
+    let settings =
+        EngineSettings { workers: 1, hot_rows: 2, drain: Duration::ZERO, ..EngineSettings::default() };
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let dispatcher = Dispatcher::builder(shared, listeners(stuck(&running, &started)))
+        .settings(settings)
+        .metrics(Arc::clone(&metrics) as Arc<dyn MetricsExporter>)
+        .start()
+        .unwrap();
+    let dispatcher = Arc::new(dispatcher);
+    let hook = Arc::new(DispatcherWriterHook::new(Arc::clone(&dispatcher)));
+    let writer = Writer::new(Arc::new(store.clone())).hook(hook);
+    let mut tx = writer.begin().await.unwrap();
+    for id in ["a", "b", "c", "d", "e"] {
+        tx.write(event(id)).unwrap();
+    }
+    tx.commit().await.unwrap();
+    assert_eq!((metrics.get("hot"), metrics.get("hot dropped")), (2, 3));
+    assert!(logs.has(Level::WARN, "hot queue full"), "{:#?}", logs.all());
+    dispatcher.close().await;
+    assert_eq!(store.status("e").await, Some(Status::New));
 }

@@ -31,6 +31,26 @@ impl Interceptor for Noting {
 
 /// EVT-063
 #[tokio::test(start_paused = true)]
+async fn a_list_of_interceptors_runs_in_its_order_after_those_that_are_there() {
+    let (store, seen, steps) = (Watched::new(), Seen::new(), Steps::default());
+    let note = |name| Arc::new(Noting(name, steps.clone())) as Arc<dyn Interceptor>;
+    let outbox = Outbox::single_node(store.clone())
+        .interceptor(Noting("1", steps.clone()))
+        .interceptors(vec![note("2"), note("3")])
+        .interceptors([])
+        .listener("t", seen.listener())
+        .start()
+        .await
+        .unwrap();
+    commit(&outbox, event("a")).await;
+    store.until("a", Status::Done).await;
+    outbox.close().await;
+    let expected = ["before 1 a", "before 2 a", "before 3 a", "after 3 none", "after 2 none", "after 1 none"];
+    assert_eq!(*steps.lock().unwrap(), expected);
+}
+
+/// EVT-063
+#[tokio::test(start_paused = true)]
 async fn before_hooks_run_in_order_after_hooks_in_reverse_and_see_the_error_or_none() {
     for fails in [false, true] {
         let (store, seen, steps) = (Watched::new(), Seen::new(), Steps::default());

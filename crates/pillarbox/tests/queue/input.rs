@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::events::StartError;
-use pillarbox::model::{Invalid, JoinId};
+use pillarbox::model::{Invalid, JoinId, Status};
 use pillarbox::port::Table;
 use pillarbox::queue::{JoinBuilder, JoinError, Message, QueueError, Waiting};
 
@@ -35,6 +35,25 @@ async fn messages_keep_their_bounds() {
     assert!(matches!(large, Invalid::TooLong { field: "payload", max: 1_048_576, .. }));
     queue.enqueue(message(&"é".repeat(255)).correlation_id("ж".repeat(255))).await.unwrap();
     assert_eq!(queue.store().admin().stats().await.unwrap().queued, 1, "only the good one was written");
+}
+
+/// OBX-114
+#[tokio::test(start_paused = true)]
+async fn the_payload_limit_of_a_queue_can_be_set() {
+    let queue = queue().payload_limit(20 * 1_048_576);
+    let large = Event::bytes("t", vec![7; 20 * 1_048_576]);
+    let id = queue.enqueue(large).await.unwrap().message;
+    let handler = |_: Message| std::future::ready(Ok::<_, std::fmt::Error>(()));
+    let worker = queue.worker().handler("t", handler).start().unwrap();
+    until(&queue, &id, Status::Done).await;
+    worker.close().await;
+    let larger = queue.enqueue(Event::bytes("t", vec![7; 20 * 1_048_576 + 1])).await;
+    assert!(matches!(invalid(larger), Invalid::TooLong { field: "payload", .. }));
+    let smaller = queue.payload_limit(10);
+    assert!(matches!(
+        invalid(smaller.enqueue(Event::text("t", "x".repeat(11))).await),
+        Invalid::TooLong { field: "payload", max: 10, .. }
+    ));
 }
 
 /// OBX-116, OBX-117

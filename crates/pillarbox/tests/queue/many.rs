@@ -102,6 +102,27 @@ async fn a_key_leads_to_its_database() {
     assert!(Arc::ptr_eq(one.store(), other.store()), "connected once");
 }
 
+/// OBX-066: what a list or a discovery says of a database reaches the function that connects it.
+#[tokio::test(start_paused = true)]
+async fn schema_and_table_of_a_database_reach_its_connection() {
+    let connected = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&connected);
+    let connect = move |database: Database| {
+        let (schema, table) = (database.schema.clone(), database.table.clone());
+        noted.lock().unwrap().push((database.name.clone(), schema, table));
+        std::future::ready(Ok(named(&database.name)))
+    };
+    let plain = Database::new("plain", "mem:1");
+    let own = Database::new("own", "mem:2").schema("acme").table("jobs");
+    let databases = Databases::listed([plain, own.clone()], connect);
+    databases.queue("plain").await.unwrap();
+    databases.queue("own").await.unwrap();
+    let some = |text: &str| Some(text.to_owned());
+    let expected = [("plain".to_owned(), None, None), ("own".to_owned(), some("acme"), some("jobs"))];
+    assert_eq!(*connected.lock().unwrap(), expected);
+    assert_ne!(own, Database::new("own", "mem:2").schema("acme").table("other"), "another table is a change");
+}
+
 /// OBX-067, OBX-203
 #[tokio::test(start_paused = true)]
 async fn one_worker_works_for_all_of_them() {
@@ -171,10 +192,12 @@ async fn databases_come_and_go() {
     pass(secs(300)).await;
     databases.queue("b").await.unwrap().enqueue(message("t")).await.unwrap();
     seen.until(2).await;
+    let before = databases.queue("a").await.unwrap();
     let connected = fleet.connects("mem:a");
     databases.refresh().await.unwrap();
-    databases.queue("a").await.unwrap();
-    assert!(fleet.connects("mem:a") <= connected + 1, "what did not change is not made anew");
+    let after = databases.queue("a").await.unwrap();
+    assert!(Arc::ptr_eq(before.store(), after.store()), "what did not change is not made anew");
+    assert_eq!(fleet.connects("mem:a"), connected);
     fleet.remove("a");
     pass(secs(300)).await;
     assert_eq!(databases.names(), ["b"]);

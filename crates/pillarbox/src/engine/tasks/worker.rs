@@ -68,11 +68,18 @@ async fn deliver(shared: &Shared, job: &Job) -> Delivered {
             () = claim_over(shared) => Err("its claim ran out before it was finished".to_owned()),
         },
     };
-    match outcome {
-        Ok(Ok(verdicts)) => Delivered::Verdicts(verdicts),
-        Ok(Err(message)) => Delivered::Broken(format!("panicked: {message}")),
-        Err(error) => Delivered::Broken(error),
+    let error = match outcome {
+        Ok(Ok(verdicts)) => return Delivered::Verdicts(verdicts),
+        Ok(Err(message)) => format!("panicked: {message}"),
+        Err(error) => error,
+    };
+    // User code can log its own errors, but neither of these.
+    if let Some(first) = batch.first() {
+        let (event_type, event) = (first.event.event_type(), first.event.id());
+        let (store, events, attempt) = (shared.store_name(), batch.len(), first.attempt);
+        tracing::error!(store, event_type, ?event, attempt, events, error, "delivery was broken off");
     }
+    Delivered::Broken(error)
 }
 
 /// Waits until the lease of claimed rows is over because it could not be renewed.

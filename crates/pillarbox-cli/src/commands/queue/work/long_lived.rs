@@ -20,9 +20,16 @@ use super::exec::Run;
 use super::process::Launcher;
 use super::report::{Report, RunResult};
 use crate::commands::queue::document::MessageDocument;
-use jobs::{Company, Jobs, MessageJob, ProcessAnswer};
+use jobs::{Company, Jobs, MessageJob, ProcessAnswer, ProcessHad};
 use running::Seat;
 use verdict::WorkerVerdict;
+
+/// A message counts an attempt after this many processes in a row that got only this message and ended
+/// without an error and without a verdict.
+const SILENT_EXITS_ALONE: u32 = 3;
+/// The same for processes that had answered other messages before. Some end after each message on purpose,
+/// and a message may be sent to several of them by chance: this many bound it.
+const SILENT_EXITS: u32 = 32;
 
 /// What the processes of a worker share.
 #[derive(Debug, Clone)]
@@ -89,7 +96,7 @@ pub(super) struct LongLived {
 impl LongLived {
     /// Sends the message until a process gives a verdict on it, or ends while it has only this message.
     async fn verdict(&self, item: &str, line: &Arc<str>) -> Result<(), Unhandled> {
-        let mut company = Company::Others;
+        let (mut company, mut exits, mut alone) = (Company::Others, 0, 0);
         loop {
             let (reply, answered) = oneshot::channel();
             self.jobs.push(MessageJob { item: item.to_owned(), line: Arc::clone(line), company, reply });
@@ -99,7 +106,18 @@ impl LongLived {
                 }
                 Ok(ProcessAnswer::Blamed(why)) => return Err(Unhandled::Tried(Failure::retry(why))),
                 Ok(ProcessAnswer::Suspected) => company = Company::None,
-                Ok(ProcessAnswer::Unanswered) => {}
+                Ok(ProcessAnswer::Unanswered(had)) => {
+                    exits += 1;
+                    alone += u32::from(had == ProcessHad::OnlyThis);
+                    if alone >= SILENT_EXITS_ALONE || exits >= SILENT_EXITS {
+                        let why = "the command ended without a verdict";
+                        return Err(Unhandled::Tried(Failure::retry(why)));
+                    }
+                    // Twice may be chance: among others, the message would never show that it is the cause.
+                    if exits > 1 {
+                        company = Company::None;
+                    }
+                }
                 Ok(ProcessAnswer::NotStarted(why)) => return Err(Unhandled::Untried(why)),
                 Err(_) => return Err(Unhandled::Untried("the worker has ended".to_owned())),
             }

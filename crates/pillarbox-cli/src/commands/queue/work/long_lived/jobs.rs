@@ -24,9 +24,18 @@ pub(super) enum ProcessAnswer {
     /// The process failed while it had this message and others.
     Suspected,
     /// The process ended without an error before it answered.
-    Unanswered,
+    Unanswered(ProcessHad),
     /// The command can't be started.
     NotStarted(String),
+}
+
+/// What a process had been given when it ended without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProcessHad {
+    /// No other message since its start.
+    OnlyThis,
+    /// Other messages, which it may have ended after on purpose.
+    Others,
 }
 
 /// A message on its way to a process.

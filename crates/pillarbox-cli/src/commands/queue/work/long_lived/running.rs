@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::jobs::{Company, Jobs, MessageJob, ProcessAnswer};
+use super::jobs::{Company, Jobs, MessageJob, ProcessAnswer, ProcessHad};
 use super::{ProcessPlan, verdict};
 use crate::commands::queue::work::exec::failure_text;
 use crate::commands::queue::work::pipes::{Pipes, Turn};
@@ -21,7 +21,7 @@ const UNWRITTEN_MAX: usize = 1_048_576;
 /// Pause before a command that ended without a verdict is started again; it doubles up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Minimum time between two notes about lines that are not verdicts.
+/// Minimum time between two notes of one kind.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// Exit codes of the shell for a command that is not there or can't be executed.
 const NOT_STARTED: [i32; 2] = [126, 127];
@@ -31,13 +31,14 @@ pub(super) struct Seat {
     plan: ProcessPlan,
     jobs: Arc<Jobs>,
     stop: CancellationToken,
-    strange: Strange,
+    strange: RareNote,
+    silent: RareNote,
 }
 
 impl Seat {
     pub(super) fn new(plan: ProcessPlan, jobs: Arc<Jobs>, stop: CancellationToken) -> Self {
-        let strange = Strange { output: plan.output, lines: 0, noted: None };
-        Self { plan, jobs, stop, strange }
+        let note = RareNote { output: plan.output, count: 0, noted: None };
+        Self { plan, jobs, stop, strange: note, silent: note }
     }
 
     pub(super) async fn run(mut self) {
@@ -49,7 +50,9 @@ impl Seat {
                     running.send(first);
                     let tail = Mutex::default();
                     let ending = self.serve(&mut running, group, process::listen(stderr, &tail)).await;
-                    running.end(&ending, &process::tail(&tail));
+                    if running.end(&ending, &process::tail(&tail)) == Answered::Nothing {
+                        self.silent.count(silent_command);
+                    }
                     running.verdicts
                 }
                 Err(error) => {
@@ -197,7 +200,7 @@ impl RunningProcess {
     }
 
     /// Reads the lines that have arrived.
-    fn read(&mut self, strange: &mut Strange) {
+    fn read(&mut self, strange: &mut RareNote) {
         let Self { pipes, in_flight, alone, progress, verdicts, .. } = self;
         pipes.lines(|line| {
             let known =
@@ -208,13 +211,13 @@ impl RunningProcess {
                     // The handler may be gone: its deadline has passed, or its claim was lost.
                     let _ = reply.send(ProcessAnswer::Verdict(verdict));
                 }
-                None => strange.count(),
+                None => strange.count(strange_lines),
             }
         });
     }
 
     /// Tells the messages without a verdict what became of the process.
-    fn end(&mut self, ending: &ProcessEnding, tail: &str) {
+    fn end(&mut self, ending: &ProcessEnding, tail: &str) -> Answered {
         let with_tail = |text: String| if tail.is_empty() { text } else { format!("{text}: {tail}") };
         let why = match ending {
             ProcessEnding::Exited(status) if status.success() => None,
@@ -227,9 +230,12 @@ impl RunningProcess {
         let not_started = self.verdicts == 0
             && matches!(ending, ProcessEnding::Exited(status) if status.code().is_some_and(|code| NOT_STARTED.contains(&code)));
         let one = self.in_flight.len() == 1;
+        let exited = matches!(ending, ProcessEnding::Exited(status) if status.success());
+        let is_silent = exited && self.verdicts == 0 && !self.in_flight.is_empty();
+        let had = if one && is_silent { ProcessHad::OnlyThis } else { ProcessHad::Others };
         for (_, reply) in self.in_flight.drain() {
             let _ = reply.send(match &why {
-                None => ProcessAnswer::Unanswered,
+                None => ProcessAnswer::Unanswered(had),
                 Some(why) if not_started => {
                     ProcessAnswer::NotStarted(format!("the command can't be started: {why}"))
                 }
@@ -237,28 +243,49 @@ impl RunningProcess {
                 Some(_) => ProcessAnswer::Suspected,
             });
         }
+        if is_silent { Answered::Nothing } else { Answered::Something }
     }
 }
 
-/// Counts lines that are no verdicts on messages of the process, and notes them at a limited rate.
-struct Strange {
+/// Whether a process that ended without an error had answered any message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    Something,
+    Nothing,
+}
+
+/// Counts something strange that a command does, and notes it at a limited rate.
+#[derive(Debug, Clone, Copy)]
+struct RareNote {
     output: Output,
-    lines: u64,
+    count: u64,
     noted: Option<Instant>,
 }
 
-impl Strange {
-    fn count(&mut self) {
-        self.lines += 1;
+impl RareNote {
+    /// Counts one. Notes the text for all that were counted since the last note, unless that was just now.
+    fn count(&mut self, text: fn(u64) -> String) {
+        self.count += 1;
         if self.noted.is_some_and(|noted| noted.elapsed() < NOTE_EVERY) {
             return;
         }
         self.noted = Some(Instant::now());
-        let lines = std::mem::take(&mut self.lines);
-        tracing::warn!(lines, "the command wrote lines that are no verdicts on its messages");
-        self.output.note(&format!(
-            "the command wrote {lines} line(s) that are no verdicts on its messages, which are ignored; its standard \
-             output is for verdicts only"
-        ));
+        let text = text(std::mem::take(&mut self.count));
+        tracing::warn!("{text}");
+        self.output.note(&text);
     }
+}
+
+fn strange_lines(lines: u64) -> String {
+    format!(
+        "the command wrote {lines} line(s) that are no verdicts on its messages, which are ignored; its standard \
+         output is for verdicts only"
+    )
+}
+
+fn silent_command(exits: u64) -> String {
+    format!(
+        "the command ended {exits} time(s) with exit code 0 and without a verdict on its messages, which are sent \
+         again; does it speak the protocol of --protocol jsonl?"
+    )
 }
