@@ -149,13 +149,7 @@ impl DriverError {
     pub(crate) fn has_lost(&self) -> bool {
         matches!(
             self.code(),
-            Some(
-                WRITE_CONFLICT
-                    | SERIALIZATION
-                    | DEADLOCK
-                    | TEMPORARILY_UNAVAILABLE
-                    | TOO_LARGE_FOR_CACHE
-            )
+            Some(WRITE_CONFLICT | SERIALIZATION | DEADLOCK | TEMPORARILY_UNAVAILABLE | TOO_LARGE_FOR_CACHE)
         )
     }
 }
