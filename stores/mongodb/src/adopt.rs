@@ -5,10 +5,15 @@
 //! is written only after every document of the last plan has its number. A process that finds an unfinished
 //! plan finishes it. So the numbers follow the order of the documents, however many nodes adopt them, and a
 //! process that crashes blocks nobody.
+//!
+//! A finished plan is emptied: an id of it may be deleted and inserted again, and that document must not get the
+//! old number, which readers have passed. If the process crashes before that, its draw shows it: once the draw
+//! has ended, a plan's numbers are given to nobody.
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{GroupKey, Status};
 
@@ -55,26 +60,63 @@ pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, DriverError> {
     head(call).await
 }
 
-/// Documents without a number, in the order of writing.
-///
-/// On a replica set the index of numbers returns them in the order of insertion; a sort would lose that
-/// order. FerretDB does not keep it, so there the writers' `created_at` decides.
+/// Documents without a number, in the order in which the index of numbers has them: on the primary that took
+/// them, the order of insertion.
 async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, DriverError> {
+    sorted_strays(call, None).await
+}
+
+async fn sorted_strays(
+    call: &mut Call<'_>,
+    sort: Option<Document>,
+) -> Result<Vec<RawDocumentBuf>, DriverError> {
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
-    let find = |sort| Find {
-        filter: doc! { "seq": Bson::Null },
-        sort,
-        fields: Some(fields.clone()),
-        limit: AT_ONCE,
-    };
-    let mut strays = call.find(&call.names().event, find(None)).await?;
-    if call.outbox().server == Server::Alone {
-        if strays.len() == AT_ONCE {
-            strays = call.find(&call.names().event, find(Some(doc! { "created_at": 1 }))).await?;
+    let find = Find { filter: doc! { "seq": Bson::Null }, sort, fields: Some(fields), limit: AT_ONCE };
+    call.find(&call.names().event, find).await
+}
+
+/// The order of documents without a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StrayOrder {
+    /// As the index has them.
+    Inserted,
+    /// By the writers' `created_at`, and by the index within one instant.
+    Created,
+}
+
+impl StrayOrder {
+    /// A member that becomes primary has applied the inserts of its predecessor several at a time, so its index
+    /// has lost their order. FerretDB never has it.
+    fn of(call: &Call<'_>, last: &Plan, election: Option<ObjectId>) -> Self {
+        if call.outbox().server == Server::Alone || last.election != election {
+            Self::Created
+        } else {
+            Self::Inserted
         }
-        sort_by_time(&mut strays);
     }
-    Ok(strays)
+
+    async fn applied(
+        self,
+        call: &mut Call<'_>,
+        mut strays: Vec<RawDocumentBuf>,
+    ) -> Result<Vec<RawDocumentBuf>, DriverError> {
+        if self == Self::Created {
+            if strays.len() == AT_ONCE {
+                strays = sorted_strays(call, Some(doc! { "created_at": 1 })).await?;
+            }
+            sort_by_time(&mut strays);
+        }
+        Ok(strays)
+    }
+}
+
+/// The election that made the current primary; `None` for a router or a server that is alone.
+async fn election(call: &Call<'_>) -> Result<Option<ObjectId>, DriverError> {
+    if call.outbox().server == Server::Alone {
+        return Ok(None);
+    }
+    let hello = call.outbox().database.run_command(doc! { "hello": 1 }).await?;
+    Ok(hello.get_object_id("electionId").ok())
 }
 
 /// Sorts documents by their `created_at`. A document without one stays behind its predecessor.
@@ -93,6 +135,9 @@ fn sort_by_time(strays: &mut [RawDocumentBuf]) {
 struct Plan {
     version: i64,
     entries: Vec<Entry>,
+    /// The election of the primary under which a plan last contained all strays. Documents that are there now
+    /// were inserted under it, unless there was another election since.
+    election: Option<ObjectId>,
 }
 
 struct Entry {
@@ -109,6 +154,9 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), DriverError> {
         if !left.is_empty() {
             carry_out(call, &left).await?;
         }
+        if !last.entries.is_empty() {
+            empty(call, last.version).await?;
+        }
         // Bounds how long a call competes while documents keep arriving. The next plan but one is made from strays read
         // after the next plan existed, and the next plan did not exist when this call began. Strays are therefore
         // read after the last plan, never before.
@@ -116,7 +164,13 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), DriverError> {
             return Ok(());
         }
         let found = strays(call).await?;
-        if found.is_empty() || make(call, &last, &found).await? {
+        if found.is_empty() {
+            return Ok(());
+        }
+        // Asked after the read: if the primary changes in between, the documents are sorted once too often.
+        let election = election(call).await?;
+        let found = StrayOrder::of(call, &last, election).applied(call, found).await?;
+        if found.is_empty() || make(call, &last, &found, election).await? {
             return Ok(());
         }
         if !call.retry(tried).await {
@@ -130,7 +184,7 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), DriverError> {
 async fn read(call: &mut Call<'_>) -> Result<Plan, DriverError> {
     let find = Find { filter: doc! { "_id": PLAN }, ..Find::default() };
     let Some(found) = call.first(&call.names().meta, find).await? else {
-        return Ok(Plan { version: 0, entries: Vec::new() });
+        return Ok(Plan { version: 0, entries: Vec::new(), election: None });
     };
     let mut found = Document::try_from(&*found)?;
     let version = whole(&found, "version").unwrap_or_default();
@@ -138,7 +192,7 @@ async fn read(call: &mut Call<'_>) -> Result<Plan, DriverError> {
         Some(Bson::Array(entries)) => entries.into_iter().filter_map(entry).collect(),
         _ => Vec::new(),
     };
-    Ok(Plan { version, entries })
+    Ok(Plan { version, entries, election: found.get_object_id("election").ok() })
 }
 
 fn entry(stored: Bson) -> Option<Entry> {
@@ -150,6 +204,10 @@ fn entry(stored: Bson) -> Option<Entry> {
 }
 
 /// The entries of a plan whose documents have no number yet.
+///
+/// Readers may have passed numbers whose draw has ended: the process that made the plan has finished it, and a
+/// document with this id was inserted later, or the process could not finish it in time. Such documents are
+/// strays like others.
 async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>, DriverError> {
     if plan.entries.is_empty() {
         return Ok(Vec::new());
@@ -158,12 +216,24 @@ async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>,
     let filter = doc! { "_id": { "$in": keys }, "seq": Bson::Null };
     let find = Find { filter, fields: Some(doc! { "_id": 1 }), ..Find::default() };
     let found = call.find(&call.names().event, find).await?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
     let found: HashSet<String> = found.iter().map(|row| Fields::new(row).key().to_string()).collect();
-    Ok(plan.entries.iter().filter(|entry| found.contains(&entry.key.to_string())).collect())
+    let passed = head(call).await?.vouched;
+    let is_left = |entry: &&Entry| {
+        whole(&entry.set, "seq").is_some_and(|seq| seq > passed) && found.contains(&entry.key.to_string())
+    };
+    Ok(plan.entries.iter().filter(is_left).collect())
 }
 
 /// Writes the next plan and executes it. Returns false if another process wrote the next plan first.
-async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Result<bool, DriverError> {
+async fn make(
+    call: &mut Call<'_>,
+    last: &Plan,
+    strays: &[RawDocumentBuf],
+    election: Option<ObjectId>,
+) -> Result<bool, DriverError> {
     let drawn = draw(call, strays.len()).await?;
     let mut size = 0;
     let entries = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn));
@@ -172,31 +242,42 @@ async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Re
         *place == 0 || size <= LARGEST
     };
     let entries: Vec<Entry> = entries.enumerate().take_while(fits).map(|(_, entry)| entry).collect();
-    let written = write(call, last.version, &entries).await;
-    match written {
+    let is_all = entries.len() == strays.len() && strays.len() < AT_ONCE;
+    let election = if is_all { election } else { last.election };
+    let next = Plan { version: last.version + 1, entries, election };
+    match write(call, &next).await {
         Ok(true) => {
-            let placed = carry_out(call, &entries.iter().collect::<Vec<_>>()).await;
-            closed(call, &drawn, placed).map(|()| true)
+            let placed = carry_out(call, &next.entries.iter().collect::<Vec<_>>()).await;
+            closed(call, &drawn, placed)?;
+            empty(call, next.version).await.map(|()| true)
         }
         // No document gets these numbers.
         written => closed(call, &drawn, written),
     }
 }
 
-/// Compare-and-swap: replaces the last plan. Returns false if its version has changed since the read.
-async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<bool, DriverError> {
+/// Compare-and-swap: replaces the plan before this one. Returns false if another process has replaced it.
+async fn write(call: &mut Call<'_>, next: &Plan) -> Result<bool, DriverError> {
     let stored = |entry: &Entry| Bson::from(doc! { "key": entry.key.clone(), "set": entry.set.clone() });
-    let plan: Vec<Bson> = entries.iter().map(stored).collect();
-    if version == 0 {
-        let first = doc! { "_id": PLAN, "version": 1_i64, "plan": plan };
+    let plan: Vec<Bson> = next.entries.iter().map(stored).collect();
+    let fields = doc! { "version": next.version, "plan": plan, "election": next.election };
+    if next.version == 1 {
+        let mut first = doc! { "_id": PLAN };
+        first.extend(fields);
         return match call.insert(&call.names().meta, vec![first]).await {
             Err(failure) if failure.is_duplicate() => Ok(false),
             made => made.map(|()| true),
         };
     }
-    let next = doc! { "$set": { "version": version + 1, "plan": plan } };
+    let this = doc! { "_id": PLAN, "version": next.version - 1 };
+    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": fields } }]).await? > 0)
+}
+
+/// Empties a finished plan, unless there is another one by now.
+async fn empty(call: &mut Call<'_>, version: i64) -> Result<(), DriverError> {
     let this = doc! { "_id": PLAN, "version": version };
-    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": next }]).await? > 0)
+    let change = doc! { "$set": { "plan": [] } };
+    call.update(&call.names().meta, vec![doc! { "q": this, "u": change }]).await.map(drop)
 }
 
 /// Sets the planned fields in each document that has no number yet. Safe to repeat, and to run in several

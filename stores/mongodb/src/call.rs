@@ -15,6 +15,9 @@ use crate::outbox::{LAST, Names, Outbox, confirmed_document, pause};
 /// The maximum number of statements in one command. Even with the longest errors it stays below the message
 /// size limit.
 const STATEMENTS: usize = 500;
+/// The maximum number of documents and of their bytes in one insert command. The driver splits larger inserts into
+/// several commands, and a failure would not show which of them failed.
+const INSERTS: (usize, usize) = (50_000, 32 << 20);
 
 /// The parameters of a read.
 #[derive(Default)]
@@ -163,18 +166,20 @@ impl<'s> Call<'s> {
         collection: &str,
         documents: Vec<Document>,
     ) -> Result<(), DriverError> {
-        let (mut done, mut lost) = (0, 0);
-        while done < documents.len() {
-            let collection = self.outbox.documents(collection);
-            let insert = collection.insert_many(documents.iter().skip(done));
+        let raw = documents.iter().map(RawDocumentBuf::try_from).collect::<Result<Vec<_>, _>>()?;
+        let (mut left, mut lost) = (&*raw, 0);
+        while !left.is_empty() {
+            let part = &left[..one_insert(left)];
+            let collection = self.outbox.raw(collection);
+            let insert = collection.insert_many(part);
             let inserted = match self.session.as_deref_mut() {
                 None => insert.await,
                 Some(session) => insert.session(session).await,
             };
             match inserted.map_err(DriverError::from) {
-                Ok(_) => break,
+                Ok(_) => left = &left[part.len()..],
                 Err(failure) if failure.has_lost() && !self.in_transaction() && self.retry(lost).await => {
-                    done += failure.place();
+                    left = &left[failure.place()..];
                     lost += 1;
                 }
                 Err(failure) => return Err(failure),
@@ -308,6 +313,17 @@ impl<'s> Call<'s> {
     }
 }
 
+/// How many of these documents fit into one insert command; at least one.
+fn one_insert(documents: &[RawDocumentBuf]) -> usize {
+    let (most, mut room) = INSERTS;
+    let fits = |document: &&RawDocumentBuf| {
+        let left = room.checked_sub(document.as_bytes().len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    documents.iter().take(most).take_while(fits).count().max(1)
+}
+
 /// Draws made in a session stay open until its transaction ends. `transact_in` takes over the draws of the
 /// transactions it ends itself.
 impl Drop for Call<'_> {
@@ -325,5 +341,21 @@ pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
         Bson::Int32(number) => Some((*number).into()),
         Bson::Double(number) => Some(*number as i64),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-120: each insert is one command of the driver.
+    #[test]
+    fn an_insert_is_cut_to_what_one_command_holds() {
+        let small = RawDocumentBuf::try_from(&doc! { "_id": 1 }).expect("it is small");
+        let large = RawDocumentBuf::try_from(&doc! { "_id": "x".repeat(15 << 20) }).expect("it is valid");
+        assert_eq!(one_insert(&vec![small.clone(); INSERTS.0 + 1]), INSERTS.0);
+        assert_eq!(one_insert(&[large.clone(), large.clone(), large, small]), 2, "of 45 MiB");
+        let larger = RawDocumentBuf::try_from(&doc! { "_id": "x".repeat(33 << 20) }).expect("it is valid");
+        assert_eq!(one_insert(&[larger]), 1, "the server refuses it");
     }
 }

@@ -21,6 +21,10 @@ const LOOK: usize = 5_000;
 /// The maximum number of rows in one statement: a server may compare each row with every number of the
 /// statement.
 pub(crate) const NAMED: usize = 100;
+/// The maximum number of rows in one statement that finds the id of a row by its number at once.
+const PLACED: usize = 1_000;
+/// The maximum range of numbers of such a statement, as a multiple of its rows.
+const SPREAD: usize = 4;
 
 /// After a settle found unexpected rows, this many further settles check their rows first.
 const DOUBTED: u32 = 100;
@@ -62,8 +66,18 @@ fn done(request: &Settle) -> Vec<usize> {
 /// Deletes the rows of all done outcomes and returns their places. If a row cannot be deleted, fails with a
 /// conflict, so that the transaction is retried with `LookFirst`.
 pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, DriverError> {
-    let places = done(request);
-    if places.is_empty() || delete_rows(call, request, &places, pairs).await? == places.len() as u64 {
+    let mut places = done(request);
+    if places.is_empty() {
+        return Ok(places);
+    }
+    places.sort_unstable_by_key(|at| request.outcomes[*at].seq);
+    let selected = |part: &[usize]| match placed(request, part) {
+        Some(filter) => vec![filter],
+        None => part.chunks(NAMED).map(|part| pairs(request, part)).collect(),
+    };
+    let mut filters: Vec<Document> = places.chunks(PLACED).flat_map(selected).collect();
+    filters.iter_mut().for_each(|filter| filter.extend(condition(request)));
+    if call.delete_each(&call.names().event, filters).await? == places.len() as u64 {
         return Ok(places);
     }
     call.outbox().doubts.store(DOUBTED, Ordering::Relaxed);
@@ -110,7 +124,7 @@ pub(crate) async fn delete(
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    match delete_rows(call, request, places, keys).await? {
+    match delete_rows(call, request, places).await? {
         0 => return Ok(places.to_vec()),
         deleted if deleted == places.len() as u64 => return Ok(Vec::new()),
         _ => {}
@@ -126,19 +140,14 @@ pub(crate) async fn delete(
     Ok(places.iter().copied().filter(|at| there.contains(&request.outcomes[*at].seq)).collect())
 }
 
-/// Deletes the rows of these outcomes, selected by `named`. Returns how many were deleted.
-async fn delete_rows(
-    call: &mut Call<'_>,
-    request: &Settle,
-    places: &[usize],
-    named: fn(&Settle, &[usize]) -> Document,
-) -> Result<u64, DriverError> {
+/// Deletes the rows of these outcomes. Returns how many were deleted.
+async fn delete_rows(call: &mut Call<'_>, request: &Settle, places: &[usize]) -> Result<u64, DriverError> {
     let mut alike: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
     for at in places {
         alike.entry(token(request, &request.outcomes[*at])).or_default().push(*at);
     }
     let statement = |token: Option<i64>, part: &[usize]| {
-        let mut filter = named(request, part);
+        let mut filter = keys(request, part);
         filter.extend(condition(request));
         filter.extend(token.map(|token| ("lock_token".to_owned(), Bson::from(token))));
         filter
@@ -153,6 +162,24 @@ async fn delete_rows(
 fn keys(request: &Settle, places: &[usize]) -> Document {
     let numbers: Vec<i64> = places.iter().map(|at| request.outcomes[*at].seq.0).collect();
     doc! { "_id": ids(request, places), "seq": { "$in": numbers } }
+}
+
+/// Selects each row by its own pair of id and number, as `pairs` does, but compares each row with one id only:
+/// the one at the place of its number. `None` if the numbers are too far apart. The places are in the order of
+/// numbers.
+fn placed(request: &Settle, places: &[usize]) -> Option<Document> {
+    let numbers: Vec<i64> = places.iter().map(|at| request.outcomes[*at].seq.0).collect();
+    let (first, last) = (*numbers.first()?, *numbers.last()?);
+    let range = usize::try_from(last.checked_sub(first)?).ok()?.checked_add(1)?;
+    if range > SPREAD * places.len() {
+        return None;
+    }
+    let mut ids = vec![Bson::Null; range];
+    for (at, number) in places.iter().zip(&numbers) {
+        ids[usize::try_from(number - first).ok()?] = Bson::from(request.outcomes[*at].id.as_str());
+    }
+    let own = doc! { "$arrayElemAt": [{ "$literal": ids }, { "$subtract": ["$seq", first] }] };
+    Some(doc! { "seq": { "$in": numbers }, "$expr": { "$eq": ["$_id", own] } })
 }
 
 /// Selects each row by its own pair of id and number.

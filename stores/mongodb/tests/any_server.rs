@@ -223,31 +223,82 @@ async fn documents_of_others_keep_their_order_whichever_node_numbers_them() {
     }
 }
 
-/// EVT-040, PBX-122: what a process was about to number when it died gets the numbers that it had for it, before anything else.
+/// EVT-040, PBX-122: what a process was about to number when it died gets the numbers that it had for it, before anything
+/// else; and numbers of its own once readers no longer wait for those.
 #[tokio::test]
 async fn a_plan_of_numbers_that_a_dead_process_left_is_carried_out() {
+    const MINUTE_MS: i64 = 60_000;
     for site in Site::each().await {
         let events = site.database.collection::<Document>("outbox_event");
         let meta = site.database.collection::<Document>("outbox_meta");
-        for name in ["first", "second", "third"] {
-            let document = doc! { "_id": name, "event_type": "t", "payload": "{}", "aggregate_id": "7" };
-            events.insert_one(document).await.unwrap();
+        for (until_ms, numbers) in [(MINUTE_MS, [1, 2, 3]), (-MINUTE_MS, [1, 3, 4])] {
+            events.delete_many(doc! {}).await.unwrap();
+            for (name, at) in ["first", "second", "third"].into_iter().zip(1..) {
+                let mut document = doc! { "_id": name, "event_type": "t", "payload": "{}" };
+                document.extend(doc! { "aggregate_id": "7", "created_at": DateTime::from_millis(at) });
+                events.insert_one(document).await.unwrap();
+            }
+            let entry = |name: &str, seq: i64| {
+                let set = doc! { "seq": seq, "home": 1, "slot": 1, "status": 0, "attempts": 0, "created_at": 1_i64,
+                "available_at": 1_i64, "group_key": "__GLOBAL__/7" };
+                Bson::from(doc! { "key": name, "set": set })
+            };
+            let until = DateTime::from_millis(DateTime::now().timestamp_millis() + until_ms);
+            let open = vec![Bson::from(doc! { "id": "dead", "first": 1_i64, "until": until })];
+            let drawn = doc! { "$set": { "value": 2_i64, "open": open } };
+            meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
+            let plan = vec![entry("first", 1), entry("second", 2)];
+            let plan = doc! { "$set": { "version": 1_i64, "plan": plan } };
+            meta.update_one(doc! { "_id": "adoption" }, plan).upsert(true).await.unwrap();
+            events
+                .update_one(
+                    doc! { "_id": "first" },
+                    doc! { "$set": { "seq": 1_i64, "slot": 1, "status": 0 } },
+                )
+                .await
+                .unwrap();
+            // A store of its own: this one would remember that it has drawn none of these numbers.
+            let store = MongodbStore::new(site.database.clone()).await.unwrap();
+            let read = store.fetch(read_from(Cursor::default())).await.unwrap();
+            store.close().await;
+            let read: Vec<(&str, i64)> = read.rows.iter().map(|row| (row.id.as_str(), row.seq.0)).collect();
+            assert_eq!(read, ["first", "second", "third"].into_iter().zip(numbers).collect::<Vec<_>>());
         }
-        let entry = |name: &str, seq: i64| {
-            let set = doc! { "seq": seq, "home": 1, "slot": 1, "status": 0, "attempts": 0, "created_at": 1_i64,
-            "available_at": 1_i64, "group_key": "__GLOBAL__/7" };
-            Bson::from(doc! { "key": name, "set": set })
-        };
-        meta.update_one(doc! { "_id": "number" }, doc! { "$set": { "value": 2_i64 } }).await.unwrap();
-        let plan = vec![entry("first", 1), entry("second", 2)];
-        meta.insert_one(doc! { "_id": "adoption", "version": 1_i64, "plan": plan }).await.unwrap();
-        events
-            .update_one(doc! { "_id": "first" }, doc! { "$set": { "seq": 1_i64, "slot": 1, "status": 0 } })
-            .await
-            .unwrap();
-        let read = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-        let read: Vec<(&str, i64)> = read.rows.iter().map(|row| (row.id.as_str(), row.seq.0)).collect();
-        assert_eq!(read, [("first", 1), ("second", 2), ("third", 3)]);
+        site.remove().await;
+    }
+}
+
+/// EVT-040, PBX-010: an id that was delivered, deleted and inserted again is another document: readers have passed the number of
+/// the first, also where the process that gave it had no time to say that it was done.
+#[tokio::test]
+async fn a_document_that_is_inserted_again_gets_a_number_of_its_own() {
+    for site in Site::each().await {
+        let events = site.database.collection::<Document>("outbox_event");
+        let meta = site.database.collection::<Document>("outbox_meta");
+        let document =
+            |group: &str| doc! { "_id": "again", "event_type": "t", "payload": "{}", "aggregate_id": group };
+        let mut cursor = Cursor::default();
+        for group in ["1", "2", "3"] {
+            events.insert_one(document(group)).await.unwrap();
+            let read = site.store.fetch(read_from(cursor.clone())).await.unwrap();
+            let [row] = read.rows.as_slice() else { panic!("{group}: {:?}", read.rows) };
+            assert!(row.seq > cursor.decided && read.cursor.decided >= row.seq, "{group}: {row:?}");
+            let stored = events.find_one(doc! { "_id": "again" }).await.unwrap().unwrap();
+            assert_eq!(stored.get_str("group_key").unwrap(), format!("__GLOBAL__/{group}"));
+            events.delete_one(doc! { "_id": "again" }).await.unwrap();
+            let plan = meta.find_one(doc! { "_id": "adoption" }).await.unwrap().unwrap();
+            assert!(plan.get_array("plan").unwrap().is_empty(), "it is done");
+            if group == "2" {
+                // As a process leaves it that dies just before.
+                let mut set = doc! { "seq": row.seq.0 };
+                let fields =
+                    ["home", "slot", "status", "attempts", "created_at", "available_at", "group_key"];
+                set.extend(fields.map(|field| (field.to_owned(), stored.get(field).cloned().unwrap())));
+                let plan = doc! { "$set": { "plan": [{ "key": "again", "set": set }] } };
+                meta.update_one(doc! { "_id": "adoption" }, plan).await.unwrap();
+            }
+            cursor = read.cursor;
+        }
         site.remove().await;
     }
 }

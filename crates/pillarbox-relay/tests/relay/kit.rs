@@ -7,6 +7,7 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Payload, Placement, TableName};
 use pillarbox::port::{AnyTable, Delivery, Handed, Sink, Verdict, Write};
+use pillarbox_mongodb::mongodb::Client;
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Connection, Executor};
 use pillarbox_relay::config::{Input, RelayConfig, SinkConfig};
@@ -19,6 +20,8 @@ use tokio::time::timeout;
 /// Whatever is waited for has come by then, or never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
+/// A replica set of one.
+const REPLICA_SET: &str = "PILLARBOX_TEST_MONGODB_URL";
 
 /// A batch as the sink saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,7 +172,19 @@ impl Sinks for Recorded {
 pub(crate) struct Fixture {
     pub(crate) url: String,
     pub(crate) schema: Option<String>,
+    /// The database on MongoDB.
+    database: Option<String>,
     _folder: TempDir,
+}
+
+/// The URL of a server; none, and a line that says so, where no server is named.
+fn server(name: &str, variable: &str) -> Option<String> {
+    let url = std::env::var(variable).ok();
+    if url.is_none() {
+        let why = format!("{variable} is not set; `cargo xtask test` starts a server");
+        writeln!(std::io::stdout().lock(), "could not run: relay on {name}: {why}").unwrap();
+    }
+    url
 }
 
 impl Fixture {
@@ -178,33 +193,32 @@ impl Fixture {
         Self {
             url: format!("sqlite:{}", folder.path().join("outbox.db").display()),
             schema: None,
+            database: None,
             _folder: folder,
         }
     }
 
-    /// None, and a line that says so, where no server is named.
     pub(crate) fn postgres() -> Option<Self> {
-        let Ok(url) = std::env::var(SERVER) else {
-            let mut out = std::io::stdout().lock();
-            writeln!(
-                out,
-                "could not run: relay on postgres: {SERVER} is not set; `cargo xtask test` starts a server"
-            )
-            .unwrap();
-            return None;
-        };
-        Some(Self::on(url))
+        server("postgres", SERVER).map(Self::on)
+    }
+
+    fn mongodb() -> Option<Self> {
+        let url = server("mongodb", REPLICA_SET)?;
+        let database = format!("relay_{}", uuid::Uuid::now_v7().simple());
+        let url = url.replacen("/pillarbox?", &format!("/{database}?"), 1);
+        assert!(url.contains(&database), "{REPLICA_SET} names no database `pillarbox`");
+        Some(Self { url, schema: None, database: Some(database), _folder: TempDir::new().unwrap() })
     }
 
     /// A schema on a server of the test's own.
     pub(crate) fn on(url: String) -> Self {
         let schema = format!("relay_{}", uuid::Uuid::now_v7().simple());
-        Self { url, schema: Some(schema), _folder: TempDir::new().unwrap() }
+        Self { url, schema: Some(schema), database: None, _folder: TempDir::new().unwrap() }
     }
 
     /// Every place that can be had.
     pub(crate) fn all() -> Vec<Self> {
-        [Some(Self::sqlite()), Self::postgres()].into_iter().flatten().collect()
+        [Some(Self::sqlite()), Self::postgres(), Self::mongodb()].into_iter().flatten().collect()
     }
 
     /// Makes the tables, and opens one of them.
@@ -247,13 +261,21 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        let Some(schema) = self.schema.take() else { return };
-        let url = self.url.clone();
-        let dropping = std::thread::spawn(move || {
+        let (url, schema, database) = (self.url.clone(), self.schema.take(), self.database.take());
+        let dropping = async move {
+            if let Some(schema) = schema {
+                Self::drop_schema(url, schema).await;
+            } else if let Some(database) = database {
+                let client = Client::with_uri_str(url).await.unwrap();
+                client.database(&database).drop().await.unwrap();
+                client.shutdown().await;
+            }
+        };
+        let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(Self::drop_schema(url, schema));
+            runtime.block_on(dropping);
         });
-        dropping.join().unwrap();
+        dropped.join().unwrap();
     }
 }
 

@@ -127,6 +127,18 @@ impl Three {
         self.ask(doc! { "ping": 1 }).await;
     }
 
+    /// A client of the primary alone, also when it is no primary any more.
+    pub(crate) async fn primary(&self) -> Client {
+        loop {
+            let hello = self.ask(doc! { "hello": 1 }).await;
+            if let Ok(primary) = hello.get_str("primary") {
+                return Client::with_uri_str(format!("mongodb://{primary}/?directConnection=true"))
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+
     /// Kills the primary and starts it again; `down` is called when it is gone. Answered once there is another one.
     pub(crate) async fn kill_primary(&mut self, down: &mut dyn FnMut()) -> Result<(), String> {
         let hello = self.ask(doc! { "hello": 1 }).await;
