@@ -57,6 +57,7 @@ mod inspect;
 mod join_record;
 mod joins;
 mod kind;
+mod locked;
 mod members;
 mod membership;
 mod migrate;
