@@ -47,6 +47,7 @@ mod claim;
 mod config;
 mod document;
 mod done;
+mod ending;
 mod error;
 mod fetch;
 mod flowcatalyst;

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::allocator::{self, GRACE, SequenceAllocator};
 use crate::call::{Call, whole};
 use crate::error::DriverError;
+use crate::groups::FoldState;
 use crate::locked::HeldRows;
 use crate::sessions::{self, Holder, Sessions};
 
@@ -152,6 +153,7 @@ pub(crate) struct Outbox {
     pub(crate) allocator: SequenceAllocator,
     pub(crate) sessions: Sessions,
     pub(crate) held: HeldRows,
+    pub(crate) fold: FoldState,
     /// One permit: transactions of this process that hit a conflict retry one at a time.
     turns: Semaphore,
     /// The number of further claims that expect competition from other claimers.
@@ -189,6 +191,7 @@ impl Outbox {
             allocator,
             sessions,
             held: HeldRows::default(),
+            fold: FoldState::default(),
             turns,
             crowd,
             doubts: AtomicU32::new(0),
