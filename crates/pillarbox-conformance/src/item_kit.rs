@@ -63,6 +63,12 @@ pub(crate) async fn take_all(t: &Fixture, now: i64) -> Result<Vec<Row>, StoreErr
     taken(t, take(1, now)).await
 }
 
+/// The numbers of the rows.
+pub(crate) fn numbers(rows: &[Row]) -> Vec<usize> {
+    let number = |row: &Row| (0..2_000).find(|number| tsid(*number) == row.id.as_str());
+    rows.iter().map(|row| number(row).expect("an item of the case")).collect()
+}
+
 /// Writes an item, and takes it as node 1, which joins.
 pub(crate) async fn written_and_taken(t: &Fixture, number: usize, now: i64) -> Result<Row, StoreError> {
     t.join(1, at(0)).await?;

@@ -9,7 +9,7 @@ use pillarbox::port::{
 use crate::kind::Kind;
 use crate::outbox::Step;
 use crate::store::MongodbTable;
-use crate::{groups, inspect, migrate, number, rights};
+use crate::{groups, inspect, migrate, number, operate, rights};
 
 impl<K: Kind> Admin for MongodbTable<K> {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -58,6 +58,12 @@ impl<K: Kind> Admin for MongodbTable<K> {
 
     fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.run("purge", Step::Single, request, K::purge)
+    }
+
+    fn purge_in_turn(&self, request: Purge) -> StoreFuture<'_, u64> {
+        self.run("purge", Step::Single, request, |call, request| {
+            Box::pin(operate::purge_in_turn::<K>(call, request))
+        })
     }
 
     fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {

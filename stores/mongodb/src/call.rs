@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -35,13 +36,22 @@ pub(crate) struct Call<'s> {
     session: Option<&'s mut ClientSession>,
     /// The time at which the store stops waiting for the call.
     deadline: Instant,
+    /// The time limit that the server enforces on each write.
+    limit: Duration,
     /// Draws for rows of its transaction. The rows appear with the commit.
     pub(crate) draws: Vec<u64>,
 }
 
 impl<'s> Call<'s> {
     pub(crate) fn new(outbox: &'s Arc<Outbox>, session: Option<&'s mut ClientSession>) -> Self {
-        Self { outbox, session, deadline: outbox.deadline(), draws: Vec::new() }
+        let (deadline, limit) = (outbox.deadline(), outbox.timeout);
+        Self { outbox, session, deadline, limit, draws: Vec::new() }
+    }
+
+    /// Lowers the time limit of its writes.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.limit = self.limit.min(limit);
+        self
     }
 
     /// A new call on the same outbox, outside of this call's transaction.
@@ -296,12 +306,11 @@ impl<'s> Call<'s> {
     }
 
     async fn send(&mut self, mut command: Document) -> Result<Document, DriverError> {
-        let timeout = self.outbox.timeout;
-        command.insert("maxTimeMS", i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        command.insert("maxTimeMS", i64::try_from(self.limit.as_millis()).unwrap_or(i64::MAX));
         let database = &self.outbox.database;
         let answer = match self.session.as_deref_mut() {
             None => {
-                command.insert("writeConcern", confirmed_document(timeout));
+                command.insert("writeConcern", confirmed_document(self.outbox.timeout));
                 database.run_command(command).await?
             }
             Some(session) => database.run_command(command).session(session).await?,

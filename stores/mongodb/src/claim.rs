@@ -1,6 +1,7 @@
 //! Claiming rows under a lease.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
@@ -14,8 +15,9 @@ use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, reaped, unclaimed};
 use crate::error::DriverError;
+use crate::locked::{self, Changed, Changes};
 use crate::row::{Fields, SIZE, read_within, size, size_of};
-use crate::sessions::end_of_owners;
+use crate::sessions::{Holder, end_of_owners};
 use crate::time::{cut, earlier, later, us};
 
 /// The maximum number of rows in one claim: one command contains all of their ids.
@@ -25,6 +27,9 @@ const TRIES: usize = 8;
 /// Under contention a claim looks this many times further, and continues to do so for `REMEMBERED` claims.
 const CROWD: usize = 8;
 const REMEMBERED: u32 = 16;
+/// A claim that found only rows held by other transactions looks this many rows further, and doubles it with
+/// each attempt.
+const BEYOND_HELD: usize = 64;
 
 pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Row>, DriverError> {
     let head = adopted(call).await?;
@@ -33,12 +38,14 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
     if wanted == 0 {
         return Ok(Vec::new());
     }
-    for _ in 0..TRIES {
+    let mut has_met_held = false;
+    for tried in 0..TRIES {
         let crowd = &call.outbox().crowd;
         let crowded = crowd.load(Ordering::Relaxed) > 0;
         let look = if crowded { wanted.saturating_mul(CROWD).min(MOST) } else { wanted };
+        let look = if has_met_held { look.max(BEYOND_HELD << tried).min(MOST) } else { look };
         let mut free = claimable(call, request, now, look).await?;
-        if crowded {
+        if crowded && !has_met_held {
             free = some_of(free, wanted);
         }
         let found = request.bytes.fitting(free.iter().map(|candidate| candidate.bytes));
@@ -46,8 +53,9 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         if found == 0 {
             return Ok(Vec::new());
         }
-        let claimed = take(call, request, now, free).await?;
-        if claimed.len() < found {
+        let (claimed, held) = take(call, request, now, free).await?;
+        has_met_held |= held;
+        if claimed.len() < found.min(wanted) && !has_met_held {
             crowd.store(REMEMBERED, Ordering::Relaxed);
         } else if crowded {
             let _ = crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
@@ -109,7 +117,9 @@ async fn claimable(
         ClaimFrom::Events => doc! { "seq": 1 },
     };
     let fields = Some(doc! { "_id": 1, "locked_at": 1, "locked_by": 1, SIZE: size() });
-    let find = Find { filter: condition(request, now), sort: Some(sort), fields, limit };
+    let mut filter = condition(request, now);
+    leave_out_held(call, &mut filter);
+    let find = Find { filter, sort: Some(sort), fields, limit };
     let found = call.find(&call.names().event, find).await?;
     let candidate = |document: &RawDocumentBuf| {
         let mut fields = Fields::new(document);
@@ -119,13 +129,22 @@ async fn claimable(
     Ok(found.iter().map(candidate).collect())
 }
 
-/// Locks the candidates that are still free, and reads them back by the marks of this claim.
+/// Leaves out rows that other transactions were found to hold a moment ago.
+fn leave_out_held(call: &Call<'_>, filter: &mut Document) {
+    let held = call.outbox().held.left_out();
+    if !held.is_empty() {
+        filter.insert("_id", doc! { "$nin": held });
+    }
+}
+
+/// Locks the candidates that are still free, and reads them back by the marks of this claim. Also returns
+/// whether other transactions hold some of them.
 async fn take(
     call: &mut Call<'_>,
     request: &Claim,
     now: Timestamp,
     found: Vec<Candidate>,
-) -> Result<Vec<Row>, DriverError> {
+) -> Result<(Vec<Row>, bool), DriverError> {
     let any_lapsed = found.iter().any(|candidate| candidate.lapsed);
     // A crashed worker may have left a settle open. Its transaction would block this claim, so its sessions
     // are killed first.
@@ -133,12 +152,17 @@ async fn take(
     end_of_owners(call, dead.filter(|owner| *owner != request.owner).collect()).await?;
     let ids: Vec<Bson> = found.into_iter().map(|candidate| candidate.key).collect();
     let (mark, lapsed_mark) = (ObjectId::new(), ObjectId::new());
-    let mut taken = lock(call, request, now, &ids, (mark, Lapsed::No)).await?;
+    let mut most = request.rows.min(MOST);
+    let locked = lock(call, request, now, (&ids, most), (mark, Lapsed::No)).await?;
+    let (mut taken, mut has_met_held) = (locked.count, locked.has_met_held);
     if any_lapsed {
-        taken += lock(call, request, now, &ids, (lapsed_mark, Lapsed::Yes)).await?;
+        most = most.saturating_sub(taken.and_then(|taken| usize::try_from(taken).ok()).unwrap_or_default());
+        let locked = lock(call, request, now, (&ids, most), (lapsed_mark, Lapsed::Yes)).await?;
+        taken = taken.zip(locked.count).map(|(one, other)| one + other);
+        has_met_held |= locked.has_met_held;
     }
-    if taken == 0 {
-        return Ok(Vec::new());
+    if taken == Some(0) {
+        return Ok((Vec::new(), has_met_held));
     }
     let find = Find {
         filter: doc! { "_id": { "$in": ids.clone() }, "mark": { "$in": [mark, lapsed_mark] } },
@@ -151,7 +175,7 @@ async fn take(
         (key_text(document), Row { lapsed, ..read_within(document, WithClaim::Yes, &request.bytes) })
     };
     let mut rows: HashMap<String, Row> = taken.iter().map(read).collect();
-    Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
+    Ok((ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect(), has_met_held))
 }
 
 /// Whether a lock applies to rows whose last claim expired.
@@ -161,17 +185,16 @@ enum Lapsed {
     Yes,
 }
 
-/// Locks the rows that are still free and returns how many. An expired claim has already counted its attempt,
+/// Locks at most this many of the rows that are still free. An expired claim has already counted its attempt,
 /// so it is not counted again.
 async fn lock(
     call: &mut Call<'_>,
     request: &Claim,
     now: Timestamp,
-    ids: &[Bson],
+    (keys, most): (&[Bson], usize),
     (mark, lapsed): (ObjectId, Lapsed),
-) -> Result<u64, DriverError> {
+) -> Result<Changed, DriverError> {
     let mut filter = condition(request, now);
-    filter.insert("_id", doc! { "$in": ids.to_vec() });
     let made = if lapsed == Lapsed::Yes {
         doc! { "$ne": Bson::Null }
     } else {
@@ -186,7 +209,22 @@ async fn lock(
     };
     let attempts = i32::from(lapsed == Lapsed::No);
     let change = doc! { "$set": lock, "$inc": { "lock_token": 1_i64, "attempts": attempts } };
-    call.update_all(&call.names().event, filter, change).await
+    let statements = of_these(keys, &filter, &change);
+    let holder = Some(Holder::Owner(request.owner.clone()));
+    locked::change(call, &Changes { keys, statements: &statements, most, holder }).await
+}
+
+/// Statements that change the documents at some places, if they match.
+fn of_these<'a>(
+    keys: &'a [Bson],
+    filter: &'a Document,
+    change: &'a Document,
+) -> impl Fn(Range<usize>) -> Vec<Document> + Send + Sync + 'a {
+    move |part| {
+        let mut filter = filter.clone();
+        filter.insert("_id", doc! { "$in": keys[part].to_vec() });
+        vec![doc! { "q": filter, "u": change.clone(), "multi": true }]
+    }
 }
 
 /// The owner of the row's last claim.
@@ -230,7 +268,8 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Dri
         None => crate::number::head(call).await?.now,
     };
     let over = us(earlier(now, request.older_than));
-    let stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
+    let mut stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
+    leave_out_held(call, &mut stuck);
     let fields = Some(doc! { "locked_by": 1 });
     let find = Find { filter: stuck.clone(), fields, limit: request.rows.min(MOST), ..Find::default() };
     let found = call.find(&call.names().event, find).await?;
@@ -240,7 +279,7 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Dri
 }
 
 /// Sets fields of at most `most` documents that match, and still match at the update. Returns how many
-/// changed.
+/// changed; if documents that others hold made it slow, how many were found.
 pub(crate) async fn set_some(
     call: &mut Call<'_>,
     mut filter: Document,
@@ -260,9 +299,16 @@ pub(crate) async fn set_some(
     if found.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<Bson> = found.iter().map(|document| Fields::new(document).key()).collect();
-    filter.insert("_id", doc! { "$in": ids });
-    call.update_all(&call.names().event, filter, doc! { "$set": fields }).await
+    let keys: Vec<Bson> = found.iter().map(|document| Fields::new(document).key()).collect();
+    let change = doc! { "$set": fields };
+    if call.in_transaction() {
+        filter.insert("_id", doc! { "$in": keys });
+        return call.update_all(&call.names().event, filter, change).await;
+    }
+    let statements = of_these(&keys, &filter, &change);
+    let changes = Changes { keys: &keys, statements: &statements, most: keys.len(), holder: None };
+    let changed = locked::change(call, &changes).await?;
+    Ok(changed.count.unwrap_or(keys.len() as u64))
 }
 
 fn key_text(document: &RawDocument) -> String {

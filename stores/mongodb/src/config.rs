@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::options::ClientOptions;
+use mongodb::options::{Acknowledgment, ClientOptions, WriteConcern};
 use mongodb::{Client, Database};
 use pillarbox::model::{Limits, TableName};
 use pillarbox::port::{ErrorKind, Items, Native, StoreError};
@@ -152,6 +152,33 @@ impl MongodbStoreBuilder {
         let server = Server::ask(&self.database).await;
         let server = server.map_err(|failure| failure.into_store_error("open", &self.name))?;
         let lifetime = server.lifetime(&self.database).await;
+        if server == Server::Replicated && self.database.write_concern().is_some_and(is_weak) {
+            tracing::warn!(
+                store = %self.name,
+                "the client's write concern is weaker than majority: transactions in your own sessions can be \
+                 rolled back by a failover; the store's own commands use majority",
+            );
+        }
         Ok(MongodbTable::start(self, (server, lifetime)))
+    }
+}
+
+/// Whether writes may be confirmed before a majority has them.
+fn is_weak(concern: &WriteConcern) -> bool {
+    concern.w.as_ref().is_some_and(|w| *w != Acknowledgment::Majority) || concern.journal == Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-024
+    #[test]
+    fn anything_less_than_majority_is_weak() {
+        assert!(!is_weak(&WriteConcern::majority()) && !is_weak(&WriteConcern::default()));
+        assert!(is_weak(&WriteConcern::nodes(1)) && is_weak(&WriteConcern::nodes(0)));
+        let mut unjournaled = WriteConcern::majority();
+        unjournaled.journal = Some(false);
+        assert!(is_weak(&unjournaled));
     }
 }

@@ -1,6 +1,7 @@
 //! Held groups: listing, blocking, pausing and freeing them.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
@@ -112,10 +113,24 @@ impl Epoch {
     }
 }
 
-/// Adds the documents of transactions to the epoch document and deletes them.
+/// What a fold has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folded {
+    All,
+    SomeLeft,
+}
+
+/// Whether this process is folding the epoch, and whether it has reported that it may not.
+#[derive(Default)]
+pub(crate) struct FoldState {
+    pub(crate) is_running: AtomicBool,
+    pub(crate) is_told: AtomicBool,
+}
+
+/// Adds the documents of transactions to the epoch document and deletes them, a bounded number at a time.
 ///
 /// A transaction, so that the sum does not change. If the process crashes in it, only the next fold waits.
-pub(crate) async fn fold_epoch(call: &mut Call<'_>) -> Result<(), DriverError> {
+pub(crate) async fn fold_epoch(call: &mut Call<'_>) -> Result<Folded, DriverError> {
     let scattered = doc! { "$gt": EPOCH, "$lt": BEYOND_EPOCH };
     let find = Find { filter: doc! { "_id": scattered }, limit: FOLDED_AT_ONCE, ..Find::default() };
     let found = call.find(&call.names().meta, find).await?;
@@ -123,7 +138,8 @@ pub(crate) async fn fold_epoch(call: &mut Call<'_>) -> Result<(), DriverError> {
     let ids: Vec<Bson> = found.iter().map(|part| Fields::new(part).key()).collect();
     let statement = doc! { "q": { "_id": EPOCH }, "u": { "$inc": { "value": sum } } };
     call.update(&call.names().meta, vec![statement]).await?;
-    call.delete(&call.names().meta, doc! { "_id": { "$in": ids } }).await.map(drop)
+    call.delete(&call.names().meta, doc! { "_id": { "$in": ids } }).await?;
+    Ok(if found.len() < FOLDED_AT_ONCE { Folded::All } else { Folded::SomeLeft })
 }
 
 /// Blocks a group behind its dead event. A paused group stays paused and becomes blocked when it is resumed.

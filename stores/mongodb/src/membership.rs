@@ -7,34 +7,33 @@
 //! On a replica set each node also has fence documents. Every settle and take of the node writes one in its
 //! transaction, so that evicting the node, which deletes them, conflicts with a settle that is still open.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{ErrorKind, Heartbeat, Membership, PendingRows, Register};
+use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
+use pillarbox::port::{ErrorKind, Heartbeat, Membership, PendingRows, ReadScope, Register};
 use pillarbox::rules::Member;
 use tokio::time::timeout;
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::pending;
+use crate::ending::{self, ENDING, Ending};
 use crate::error::DriverError;
 use crate::fetch::slots_filter;
-use crate::groups::{Epoch, epoch_ids, fold_epoch, group_states};
+use crate::groups::{Epoch, Folded, epoch_ids, fold_epoch, group_states};
 use crate::kind::Kind;
 use crate::members::{self, Details, Members};
-use crate::outbox::{Server, Step, late};
+use crate::outbox::{Outbox, Server, Step, late};
 use crate::row::Fields;
 use crate::sessions::{self, Holder};
 use crate::time::{cut, earlier, from_date, later, us};
 
 /// The id of the document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
-/// Its list of evicted nodes whose sessions must still be killed.
-const ENDING: &str = "ending";
-/// That list keeps the newest 1,000 nodes.
-const MOST_ENDING: i32 = -1_000;
 /// How long an eviction waits for the server to kill the sessions of the evicted node, and again to delete
 /// its fence documents. The server itself ends open transactions after a minute.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -47,9 +46,7 @@ struct Found {
     version: i64,
     epoch: Epoch,
     now: Timestamp,
-    /// Evicted nodes whose sessions and fence documents may still be there: the process that evicted them has
-    /// crashed, or is about to remove them.
-    ending: Vec<NodeId>,
+    ending: Vec<Ending>,
 }
 
 pub(crate) async fn register<K: Kind>(
@@ -61,9 +58,9 @@ pub(crate) async fn register<K: Kind>(
     loop {
         let Found { mut members, version, epoch, now: read_at, mut ending } = read(call).await?;
         let now = request.now.map_or(read_at, cut);
-        let mut evicted = evict::<K>(call, &mut members, now, None).await?;
+        evict::<K>(call, &mut members, &mut ending, (now, read_at), None).await?;
         // An evicted node with the same id has the same fence documents as the new registration: keep them.
-        evicted.retain(|node| *node != request.node);
+        ending.retain(|ending| ending.node != request.node);
         if members.has(request.node) {
             let detail = format!("node {} already exists", request.node);
             return Err(DriverError::Refused(ErrorKind::Conflict, detail));
@@ -72,19 +69,20 @@ pub(crate) async fn register<K: Kind>(
             make_holds::<K>(call, request.node, now).await?;
             is_held = true;
         }
-        let lane = members.free_lane(request.reads);
+        let withheld = ending::slots(&ending);
+        let lane = free_lane(&members, request.reads, &withheld);
         let expires_at = later(now, request.lease);
         let details = Details { label: request.label.clone(), joined_at: now, state: None };
         let node = Member { id: request.node, lane, expires_at, details };
         members.add(node, |node| node.details.joined_at);
         members.take(request.node, &[lane.slot()]);
-        let share = members.share(request.node, &[]);
+        let share = members.share(request.node, &withheld);
         members.take(request.node, &share.take);
-        if swap(call, &members, version, (&evicted, read_at)).await? {
-            ending.extend(evicted);
-            end_evicted(call, &ending).await?;
+        if swap(call, &members, version, &ending).await? {
+            let mut shared = Shared { members, give: share.give };
+            end_and_share(call, &mut shared, request.node, (&ending, &[])).await;
             let groups = Some(group_states(call, epoch.value).await?);
-            return Ok(members.membership(request.node, share.give, groups, now));
+            return Ok(shared.members.membership(request.node, shared.give, groups, now));
         }
         if !call.retry(tried).await {
             return Err(DriverError::lost());
@@ -105,20 +103,22 @@ pub(crate) async fn heartbeat<K: Kind>(
         if !members.renew(request.node, later(now, request.lease)) {
             return Ok(None);
         }
-        let evicted = evict::<K>(call, &mut members, now, Some(request.node)).await?;
+        evict::<K>(call, &mut members, &mut ending, (now, read_at), Some(request.node)).await?;
         members.trust(request.node, &request.trusted);
         members.release(request.node, &request.release);
         members.add_lanes(&lanes);
-        let share = members.share(request.node, &request.release);
+        let mut withheld = ending::slots(&ending);
+        withheld.extend(&request.release);
+        let share = members.share(request.node, &withheld);
         members.take(request.node, &share.take);
-        if swap(call, &members, version, (&evicted, read_at)).await? {
+        if swap(call, &members, version, &ending).await? {
+            let mut shared = Shared { members, give: share.give };
             // After the swap: a settle that begins now already finds its node gone, and only older ones need
             // the fence.
-            ending.extend(evicted);
-            end_evicted(call, &ending).await?;
+            end_and_share(call, &mut shared, request.node, (&ending, &request.release)).await;
             if request.sweep {
-                forget_holds(call, &members, now).await?;
-                fold(call, epoch).await;
+                forget_holds(call, &shared.members, now).await?;
+                fold(call.outbox(), epoch);
             }
             if let Some(lead) = K::lead_key(request.node)
                 && !request.release.is_empty()
@@ -132,13 +132,82 @@ pub(crate) async fn heartbeat<K: Kind>(
                 true => None,
                 false => Some(group_states(call, epoch.value).await?),
             };
-            return Ok(Some(members.membership(request.node, share.give, groups, now)));
+            return Ok(Some(shared.members.membership(request.node, shared.give, groups, now)));
         }
         if !call.retry(tried).await {
             return Err(DriverError::lost());
         }
         tried += 1;
     }
+}
+
+/// The members after a change, and the slots that the node should release.
+struct Shared {
+    members: Members,
+    give: Vec<Slot>,
+}
+
+/// Ends evicted nodes, and gives a registered node its share of their slots.
+///
+/// The node is registered and has renewed its lease already. So a failure is only logged: the node gets these
+/// slots with a later heartbeat.
+async fn end_and_share(
+    call: &mut Call<'_>,
+    shared: &mut Shared,
+    node: NodeId,
+    (ending, releasing): (&[Ending], &[Slot]),
+) {
+    if !is_held(call) || ending.is_empty() {
+        return;
+    }
+    let ended = async {
+        let gone: Vec<NodeId> = ending.iter().map(|ending| ending.node).collect();
+        if !end_evicted(call, &gone).await? {
+            return Ok(());
+        }
+        share_of(call, shared, node, (&gone, releasing)).await
+    };
+    if let Err(failure) = ended.await {
+        let error = failure.into_store_error("end evicted nodes", call.outbox().database.name());
+        tracing::warn!(%error, "could not end an evicted node; its slots stay free for now");
+    }
+}
+
+/// Takes ended nodes off the list, and takes a node's share of the slots that become free.
+async fn share_of(
+    call: &mut Call<'_>,
+    shared: &mut Shared,
+    node: NodeId,
+    (gone, releasing): (&[NodeId], &[Slot]),
+) -> Result<(), DriverError> {
+    let mut tried = 0;
+    loop {
+        let Found { members, version, mut ending, .. } = read(call).await?;
+        let mut members = shared.members.clone().reread(members);
+        ending.retain(|ending| !gone.contains(&ending.node));
+        let mut withheld = ending::slots(&ending);
+        withheld.extend(releasing);
+        let share = match members.has(node) {
+            true => members.share(node, &withheld),
+            false => return Ok(()),
+        };
+        members.take(node, &share.take);
+        if swap(call, &members, version, &ending).await? {
+            *shared = Shared { members, give: share.give };
+            return Ok(());
+        }
+        if !call.retry(tried).await {
+            return Err(DriverError::lost());
+        }
+        tried += 1;
+    }
+}
+
+/// The lane for a new node. A lane that is withheld is in use.
+fn free_lane(members: &Members, reads: ReadScope, withheld: &[Slot]) -> Lane {
+    let mut members = members.clone();
+    members.take(NodeId::from_random(0), withheld);
+    members.free_lane(reads)
 }
 
 /// Stores the state that a node publishes about itself.
@@ -154,12 +223,12 @@ pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> R
 pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), DriverError> {
     let mut tried = 0;
     loop {
-        let Found { mut members, version, now, .. } = read(call).await?;
+        let Found { mut members, version, ending, .. } = read(call).await?;
         if !members.leave(node) {
             return Ok(());
         }
-        if swap(call, &members, version, (&[], now)).await? {
-            return end_holds(call, &[node]).await;
+        if swap(call, &members, version, &ending).await? {
+            return end_holds(call, &holds_of(node)).await.map(drop);
         }
         if !call.retry(tried).await {
             return Err(DriverError::lost());
@@ -168,18 +237,24 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Drive
     }
 }
 
-/// Removes all expired nodes, except the node that is renewing its lease. Returns the removed nodes.
+/// Removes all expired nodes, except the node that is renewing its lease. Their slots are withheld until the
+/// nodes have ended.
 async fn evict<K: Kind>(
     call: &mut Call<'_>,
     members: &mut Members,
-    now: Timestamp,
+    ending: &mut Vec<Ending>,
+    (now, read_at): (Timestamp, Timestamp),
     renewing: Option<NodeId>,
-) -> Result<Vec<NodeId>, DriverError> {
+) -> Result<(), DriverError> {
     let dead = members.expired(now, renewing);
-    if !dead.is_empty() {
-        members.evict(&dead, K::pending_upto(call).await?);
+    if dead.is_empty() {
+        return Ok(());
     }
-    Ok(dead)
+    if is_held(call) {
+        ending.extend(dead.iter().map(|node| Ending::of(members, *node, read_at)));
+    }
+    members.evict(&dead, K::pending_upto(call).await?);
+    Ok(())
 }
 
 /// The highest pending number; zero if nothing is pending.
@@ -267,59 +342,77 @@ async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) 
     call.update(&call.names().node, documents.into_iter().map(missing).collect()).await.map(drop)
 }
 
-/// Kills the open sessions of evicted nodes and deletes their fence documents.
+/// Kills the open sessions of evicted nodes and deletes their fence documents. Returns whether no settle of
+/// them can be applied any more.
 ///
-/// Every registration and heartbeat calls this before it returns slots, until the nodes are off the list of
-/// those that are ending. So nobody delivers the rows of an evicted node while a settle of it may still be
-/// applied, even if the process that evicted it has crashed.
-async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), DriverError> {
-    if !is_held(call) || gone.is_empty() {
-        return Ok(());
-    }
-    let ended = timeout(SETTLED, sessions::end(call, gone.iter().copied().map(Holder::Node))).await;
-    if let Err(failure) = ended.unwrap_or_else(|_| Err(late())) {
-        let is_refused = failure.is_refusal();
+/// Until then nobody gets their slots: every registration and heartbeat tries again. So nobody delivers the
+/// rows of an evicted node while a settle of it may still be applied, even if the process that evicted it has
+/// crashed. The exception are sessions of another user, which only the server ends.
+async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<bool, DriverError> {
+    let killed = timeout(SETTLED, sessions::end(call, gone.iter().copied().map(Holder::Node))).await;
+    let killed = killed.unwrap_or_else(|_| Err(late()));
+    let is_refused = killed.as_ref().is_err_and(DriverError::is_refusal);
+    let is_killed = killed.is_ok();
+    if let Err(failure) = killed {
         let error = failure.into_store_error("end sessions", call.outbox().database.name());
         tracing::warn!(%error, "could not end the sessions of an evicted node; the server ends them later");
-        if !is_refused {
-            // The next registration or heartbeat needs the list of sessions to try again.
-            return Ok(());
-        }
     }
-    end_holds(call, gone).await?;
-    let ids: Vec<String> = gone.iter().map(NodeId::to_string).collect();
-    let ended = doc! { "$pull": { ENDING: { "id": { "$in": ids } } } };
-    call.update_all(&call.names().meta, doc! { "_id": MEMBERS }, ended).await.map(drop)
+    // Without the fence documents, no settle that begins later or has an older snapshot is applied. The next
+    // attempt needs the session list, unless the sessions were killed or never can be.
+    let with_list = if is_killed || is_refused { 3 } else { 2 };
+    let ids: Vec<String> = gone.iter().flat_map(|node| holds_of(*node).into_iter().take(with_list)).collect();
+    Ok(end_holds(call, &ids).await? || is_killed || is_refused)
 }
 
-/// Merges the documents that changes of held groups have left, if there are many. Without the right to delete
-/// them, or if another node does the same, they stay.
-async fn fold(call: &Call<'_>, epoch: Epoch) {
-    if !epoch.is_scattered {
+/// Merges the documents that changes of held groups have left, if there are many, in the background.
+///
+/// Without the right to delete them, or if another node does the same, they stay.
+fn fold(outbox: &Arc<Outbox>, epoch: Epoch) {
+    if !epoch.is_scattered || outbox.fold.is_running.swap(true, Ordering::Relaxed) {
         return;
     }
-    let (outbox, once) = (call.outbox(), Step::Briefly(1));
-    let folded = outbox.perform(once, outbox.deadline(), &(), |call, ()| Box::pin(fold_epoch(call))).await;
-    if let Err(failure) = folded {
-        let error = failure.into_store_error("fold the epoch", outbox.database.name());
-        tracing::debug!(%error, "could not merge the changes of held groups");
-    }
+    let outbox = Arc::clone(outbox);
+    let tasks = outbox.tasks.clone();
+    tasks.spawn(async move {
+        let once = Step::Briefly(1);
+        let folded = loop {
+            let deadline = outbox.deadline();
+            match outbox.perform(once.clone(), deadline, &(), |call, ()| Box::pin(fold_epoch(call))).await {
+                Ok(Folded::All) => break Ok(()),
+                Ok(Folded::SomeLeft) => {}
+                Err(failure) => break Err(failure),
+            }
+        };
+        if let Err(failure) = folded {
+            let is_news = failure.is_refusal() && !outbox.fold.is_told.swap(true, Ordering::Relaxed);
+            let error = failure.into_store_error("fold the epoch", outbox.database.name());
+            if is_news {
+                tracing::warn!(
+                    %error,
+                    collection = %outbox.names.meta,
+                    "the user may not remove documents; changes of held groups pile up",
+                );
+            } else {
+                tracing::debug!(%error, "could not merge the changes of held groups");
+            }
+        }
+        outbox.fold.is_running.store(false, Ordering::Relaxed);
+    });
 }
 
-/// Deletes the fence documents of nodes that are no longer registered.
+/// Deletes fence documents of nodes that are no longer registered. Returns false if an open settle holds one.
 ///
 /// The delete waits up to `SETTLED` for a settle that has already written its fence document. A settle that
 /// begins later finds the node gone.
-async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), DriverError> {
+async fn end_holds(call: &mut Call<'_>, ids: &[String]) -> Result<bool, DriverError> {
     if !is_held(call) {
-        return Ok(());
+        return Ok(true);
     }
-    let ids: Vec<String> = gone.iter().flat_map(|node| holds_of(*node)).collect();
     match timeout(SETTLED, call.delete(&call.names().node, doc! { "_id": { "$in": ids } })).await {
-        Ok(ended) => ended.map(drop),
+        Ok(ended) => ended.map(|_| true),
         Err(_) => {
             tracing::debug!("a node was removed in the middle of a settle");
-            Ok(())
+            Ok(false)
         }
     }
 }
@@ -365,34 +458,25 @@ async fn read(call: &mut Call<'_>) -> Result<Found, DriverError> {
     let version = whole(members, "version").ok_or_else(DriverError::missing)?;
     let now = from_date(now);
     // The transactions of older ones have ended by themselves.
-    let oldest = us(earlier(now, call.outbox().lifetime));
-    let ending = members.get_array(ENDING).map(Vec::as_slice).unwrap_or_default().iter();
-    let ending = ending
-        .filter_map(Bson::as_document)
-        .filter(|node| whole(node, "at").is_some_and(|at| at > oldest))
-        .filter_map(|node| NodeId::parse(node.get_str("id").ok()?).ok())
-        .collect();
+    let ending = ending::read(members, earlier(now, call.outbox().lifetime));
     Ok(Found { members: members::read(members)?, version, epoch, now, ending })
 }
 
-/// Compare-and-swap: writes the next state and the nodes that it evicts. Returns false if the version has
-/// changed since the read.
+/// Compare-and-swap: writes the next state, and the evicted nodes that have not ended. Returns false if the
+/// version has changed since the read.
 async fn swap(
     call: &mut Call<'_>,
     members: &Members,
     version: i64,
-    (evicted, at): (&[NodeId], Timestamp),
+    ending: &[Ending],
 ) -> Result<bool, DriverError> {
     let mut next = members::to_document(members);
     next.insert("version", version + 1);
-    let mut change = doc! { "$set": next };
-    if is_held(call) && !evicted.is_empty() {
-        let entry = |node: &NodeId| Bson::from(doc! { "id": node.to_string(), "at": us(at) });
-        let entries: Vec<Bson> = evicted.iter().map(entry).collect();
-        change.insert("$push", doc! { ENDING: { "$each": entries, "$slice": MOST_ENDING } });
+    if is_held(call) {
+        next.insert(ENDING, ending::to_list(ending));
     }
     let this = doc! { "_id": MEMBERS, "version": version };
-    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": change }]).await? > 0)
+    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": next } }]).await? > 0)
 }
 
 /// Lanes with pending rows.

@@ -9,21 +9,25 @@ use pillarbox::model::{EventId, Lane, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 
 use crate::adopt::adopt;
+use crate::allocator::GRACE;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending, unclaimed};
 use crate::error::DriverError;
 use crate::groups::{free_behind, heads, revived};
 use crate::inspect::selection;
+use crate::kind::Kind;
 use crate::number::{closed, draw, head};
 use crate::outbox::Server;
 use crate::row::Fields;
 use crate::steps::{self, joined, open_steps};
-use crate::time::{cut, earlier, us};
+use crate::time::{cut, earlier, later, us};
 
 /// The id of the counter of audit entries.
 pub(crate) const AUDIT: &str = "audit";
 /// The maximum number of rows in one call: one command contains all of their keys.
 const MOST: usize = 10_000;
+/// The id of the document that names the process which purges.
+const PURGE_TURN: &str = "purge";
 
 /// A row selected by an operator.
 struct Target {
@@ -143,6 +147,34 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, D
         }
         // Every row of this page must stay. Go on behind it, or the page would block all later rows forever.
         from.insert("seq", doc! { "$gt": last });
+    }
+}
+
+/// Purges, unless another process is purging: then it deletes nothing. Items have no document for turns, so
+/// their purges do not check.
+pub(crate) async fn purge_in_turn<K: Kind>(call: &mut Call<'_>, request: &Purge) -> Result<u64, DriverError> {
+    if !K::NUMBERED {
+        return K::purge(call, request).await;
+    }
+    let Some(turn) = purge_turn(call).await? else { return Ok(0) };
+    let purged = K::purge(call, request).await;
+    let over = doc! { "q": { "_id": PURGE_TURN, "by": turn }, "u": { "$set": { "until": 0_i64 } } };
+    if call.update(&call.names().meta, vec![over]).await.is_err() {
+        tracing::debug!("could not end the turn of a purge; it expires");
+    }
+    purged
+}
+
+/// Takes the turn to purge, for as long as a call can last. `None` if another process has it.
+async fn purge_turn(call: &mut Call<'_>) -> Result<Option<ObjectId>, DriverError> {
+    let (now, turn) = (head(call).await?.now, ObjectId::new());
+    let until = later(now, call.outbox().timeout + GRACE);
+    let free = doc! { "_id": PURGE_TURN, "until": { "$lte": us(now) } };
+    let mine = doc! { "$set": { "by": turn, "until": us(until) } };
+    match call.update(&call.names().meta, vec![doc! { "q": free, "u": mine, "upsert": true }]).await {
+        Ok(_) => Ok(Some(turn)),
+        Err(failure) if failure.is_duplicate() => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -21,6 +21,8 @@ use uuid::Uuid;
 use crate::allocator::{self, GRACE, SequenceAllocator};
 use crate::call::{Call, whole};
 use crate::error::DriverError;
+use crate::groups::FoldState;
+use crate::locked::HeldRows;
 use crate::sessions::{self, Holder, Sessions};
 
 /// The future of an operation; boxed, because it borrows the call.
@@ -150,6 +152,8 @@ pub(crate) struct Outbox {
     pub(crate) tasks: TaskTracker,
     pub(crate) allocator: SequenceAllocator,
     pub(crate) sessions: Sessions,
+    pub(crate) held: HeldRows,
+    pub(crate) fold: FoldState,
     /// One permit: transactions of this process that hit a conflict retry one at a time.
     turns: Semaphore,
     /// The number of further claims that expect competition from other claimers.
@@ -186,6 +190,8 @@ impl Outbox {
             tasks,
             allocator,
             sessions,
+            held: HeldRows::default(),
+            fold: FoldState::default(),
             turns,
             crowd,
             doubts: AtomicU32::new(0),

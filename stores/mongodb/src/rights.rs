@@ -9,7 +9,8 @@ use crate::outbox::Names;
 
 /// Actions that delivery needs on the node collection, where it also deletes documents.
 const WRITES: &[&str] = &["find", "insert", "update", "remove"];
-/// Actions that delivery needs on the other collections.
+/// Actions that delivery needs on the other collections. Cleaning up also deletes events, and the documents
+/// that changes of held groups leave.
 const KEEPS: &[&str] = &["find", "insert", "update"];
 
 /// Finds missing privileges. A server that does not report privileges (FerretDB) counts as granting all.
@@ -45,7 +46,11 @@ fn of(told: &Document, database: &str, names: &Names) -> Lacking {
     };
     Lacking {
         deliver: if delivers { Vec::new() } else { grant() },
-        purge: if may(&names.event, "remove") { Vec::new() } else { grant() },
+        purge: if [&names.event, &names.meta].into_iter().all(|name| may(name, "remove")) {
+            Vec::new()
+        } else {
+            grant()
+        },
     }
 }
 
@@ -112,6 +117,13 @@ mod tests {
         assert_eq!((lacking.deliver, lacking.purge), (vec![command.to_owned()], vec![command.to_owned()]));
         let elsewhere = told(vec![on("other", "", WRITES)]);
         assert_eq!(self::lacking(&elsewhere), (1, 1));
+        let no_meta =
+            [on("shop", "outbox_node", WRITES), on("shop", "outbox_event", WRITES), on("shop", "", KEEPS)];
+        assert_eq!(
+            self::lacking(&told(no_meta.to_vec())),
+            (0, 1),
+            "old changes of held groups can't be removed"
+        );
         let keeps = vec![on("shop", "outbox_node", WRITES), on("shop", "", KEEPS)];
         assert_eq!(self::lacking(&told(keeps)), (0, 1), "only purging needs to delete events");
     }

@@ -30,8 +30,6 @@ const WRITE: &str = "write";
 const SETTLES: u32 = 3;
 /// Attempts of a queue settle: steps of one join all write the join's document.
 const QUEUE_SETTLES: u32 = 12;
-/// Attempts of a take by the leader: another transaction may hold one of the rows.
-const TAKES: u32 = 12;
 /// At most this many event ids appear in an error.
 const IDS_TOLD: usize = 20;
 /// How long a heartbeat waits for the search for pending rows. After that, it tells the reader to look for
@@ -372,13 +370,11 @@ impl Store for MongodbStore {
 
 impl ItemStore for MongodbItemStore {
     fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
-        self.run("take", Step::Of(Holder::Node(request.node), TAKES), request, |call, request| {
-            Box::pin(flowcatalyst::take(call, request))
-        })
+        self.run("take", Step::Single, request, |call, request| Box::pin(flowcatalyst::take(call, request)))
     }
 
     fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
-        self.run("recover", Step::Of(Holder::Node(request.node), u32::MAX), request, |call, request| {
+        self.run("recover", Step::Single, request, |call, request| {
             Box::pin(flowcatalyst::recover(call, request))
         })
     }

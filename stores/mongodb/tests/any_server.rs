@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{NewRow, Placement, Seq, Token, Written};
-use pillarbox::port::{Admin, Change, Cursor, Fence, OnDone, Outcome, Select, Settle, Store, Table};
+use pillarbox::port::{
+    Admin, Change, Cursor, Fence, OnDone, Outcome, Purge, PurgeStatus, Select, Settle, Store, Table,
+};
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::task::JoinSet;
@@ -336,6 +339,26 @@ async fn documents_of_others_that_are_wrong_hold_nothing_up() {
         let oversized = site.database.collection::<Document>("outbox_oversized");
         let kept = oversized.find_one(doc! { "_id": "large" }).await.unwrap().expect("nothing is lost");
         assert_eq!(kept.get_str("payload").unwrap().len(), BOUND - 120);
+        site.remove().await;
+    }
+}
+
+/// PBX-105
+#[tokio::test]
+async fn one_process_purges_at_a_time() {
+    for site in Site::each().await {
+        site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+        let late = Some(site.store.now().await.unwrap() + Duration::from_secs(60));
+        let purge = || Purge { status: PurgeStatus::Any, older_than: Duration::ZERO, limit: 1, now: late };
+        let turns = site.database.collection::<Document>("outbox_meta");
+        assert_eq!(site.store.purge_in_turn(purge()).await.unwrap(), 1);
+        let until = |at: i64| doc! { "$set": { "until": at } };
+        turns.update_one(doc! { "_id": "purge" }, until(i64::MAX)).await.unwrap();
+        assert_eq!(site.store.purge_in_turn(purge()).await.unwrap(), 0, "another one has the turn");
+        turns.update_one(doc! { "_id": "purge" }, until(1)).await.unwrap();
+        assert_eq!(site.store.purge_in_turn(purge()).await.unwrap(), 1, "a turn that was not ended expires");
+        let left = turns.find_one(doc! { "_id": "purge" }).await.unwrap().unwrap();
+        assert_eq!(left.get_i64("until"), Ok(0), "the turn is over");
         site.remove().await;
     }
 }

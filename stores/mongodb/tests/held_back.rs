@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{EventId, GroupKey, NodeId, Row, Seq, Status, Token};
+use pillarbox::model::{EventId, GroupKey, NodeId, Row, Seq, Slot, Status, Token};
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Discard, ErrorKind, Fence, GroupAction, GroupChange,
     Heartbeat, List, OnDone, Outcome, ReadScope, Register, Select, Settle, Store, Table, WriteOn,
@@ -167,6 +167,61 @@ async fn whoever_comes_next_ends_the_sessions_that_an_evictor_has_left() {
     drop((commit, settling.held_back, kill, evicting.held_back));
     assert!(!timeout(LONG, late).await.unwrap().unwrap().unwrap().held);
     timeout(LONG, evicts).await.unwrap().unwrap().unwrap();
+    slow.close().await;
+    evictor.close().await;
+    site.remove().await;
+}
+
+/// PBX-120, PBX-014: nobody gets the slots of an evicted node while the server has not ended its sessions, so what it still
+/// settles is seen by whoever delivers its rows next.
+#[tokio::test]
+async fn slots_of_an_evicted_node_wait_until_its_settles_are_over() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let (mut settling, mut evicting) =
+        (Proxy::start(b"commitTransaction").await, Proxy::start(b"killSessions").await);
+    let (slow, evictor) = (settling.store(&site).await, evicting.store(&site).await);
+    let [dead, heir] = [1, 2].map(NodeId::from_random);
+    assert_eq!(slow.register(join(dead)).await.unwrap().held.len(), 65);
+    site.store.write(rows(["a".to_owned()])).await.unwrap();
+    let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
+    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt));
+    let late = tokio::spawn(async move { store.settle(late).await });
+    let commit = timeout(LONG, settling.held_back.recv()).await.unwrap().unwrap();
+
+    let lease = Duration::from_secs(60);
+    let register = Register { lease, ..join(heir) };
+    let registered =
+        timeout(LONG, evictor.register(register)).await.expect("it does not wait for ever").unwrap();
+    let kill = evicting.held_back.recv().await.unwrap();
+    assert_eq!(
+        registered.held.iter().map(|held| held.slot).collect::<Vec<_>>(),
+        [registered.lane.slot()],
+        "a settle of the evicted node may still be applied"
+    );
+    assert_ne!(registered.lane.slot(), Slot(64), "its lane is not given away either");
+
+    drop((commit, settling.held_back));
+    assert!(timeout(LONG, late).await.unwrap().unwrap().unwrap().held, "nobody could stop it");
+    drop((kill, evicting.held_back));
+    let (trusted, release) = (Vec::new(), Vec::new());
+    let heartbeat = Heartbeat {
+        node: heir,
+        lease,
+        trusted,
+        release,
+        sweep: false,
+        groups_seen: 0,
+        after: Seq(0),
+        now: None,
+    };
+    let renewed = evictor.heartbeat(heartbeat).await.unwrap().unwrap();
+    assert_eq!(renewed.held.len(), 66, "all slots and both lanes");
+    assert!(
+        renewed.held.iter().any(|held| held.suspect && held.slot == Slot(0)),
+        "they are those of a dead node"
+    );
+    let read = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
+    assert_eq!(read.attempts, 1, "its heir sees what it has settled");
     slow.close().await;
     evictor.close().await;
     site.remove().await;

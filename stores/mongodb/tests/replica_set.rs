@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::model::{GroupKey, NodeId, Seq};
@@ -13,11 +14,14 @@ use pillarbox::port::{
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
 use pillarbox_mongodb::mongodb::bson::{Bson, Document, doc};
+use pillarbox_mongodb::mongodb::event::EventHandler;
+use pillarbox_mongodb::mongodb::event::command::CommandEvent;
+use pillarbox_mongodb::mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
 mod server;
 
-use server::{MONGODB, Site, THREE, read_from, rows};
+use server::{MONGODB, Site, THREE, claim, read_from, rows};
 
 /// Far less than a server takes to end a transaction whose client has died.
 const SOON: Duration = Duration::from_secs(5);
@@ -223,6 +227,43 @@ async fn a_url_that_asks_for_less_changes_nothing() {
         assert_eq!(read.len(), 3 * (number + 1), "a secondary may not have it yet");
     }
     store.close().await;
+    site.remove().await;
+}
+
+/// PBX-024: the store's own writes are confirmed by the majority, whatever the client is set to.
+#[tokio::test]
+async fn a_client_that_asks_for_less_writes_with_the_majority() {
+    const WRITES: [&str; 5] = ["insert", "update", "delete", "findAndModify", "commitTransaction"];
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let url = std::env::var(MONGODB).unwrap();
+    let joint = if url.contains('?') { '&' } else { '?' };
+    let mut options = ClientOptions::parse(format!("{url}{joint}w=1")).await.unwrap();
+    let sent: Arc<Mutex<Vec<Document>>> = Arc::default();
+    let seen = Arc::clone(&sent);
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        if let CommandEvent::Started(event) = event
+            && WRITES.contains(&event.command_name.as_str())
+        {
+            seen.lock().unwrap().push(event.command);
+        }
+    }));
+    let client = Client::with_options(options).unwrap();
+    let store = MongodbStore::new(client.database(site.database.name())).await.unwrap();
+    store.write(rows(["one".to_owned()])).await.unwrap();
+    store.write(rows(["two".to_owned(), "three".to_owned()])).await.unwrap();
+    assert_eq!(store.claim(claim("ann", 10)).await.unwrap().len(), 3);
+    store.close().await;
+    let sent = std::mem::take(&mut *sent.lock().unwrap());
+    // In a transaction the commit alone has a write concern.
+    let confirming = |command: &&Document| {
+        command.contains_key("commitTransaction") || !command.contains_key("autocommit")
+    };
+    let concerns: Vec<_> =
+        sent.iter().filter(confirming).map(|command| command.get_document("writeConcern")).collect();
+    assert!(concerns.len() >= 4, "{concerns:?}");
+    for concern in concerns {
+        assert_eq!(concern.unwrap().get_str("w"), Ok("majority"));
+    }
     site.remove().await;
 }
 

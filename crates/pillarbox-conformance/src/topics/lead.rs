@@ -40,12 +40,6 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
-/// The numbers of the rows.
-fn numbers(rows: &[Row]) -> Vec<usize> {
-    let number = |row: &Row| (0..2_000).find(|number| tsid(*number) == row.id.as_str());
-    rows.iter().map(|row| number(row).expect("an item of the case")).collect()
-}
-
 /// Writes items of groups, in this order at one time; node 1 leads.
 async fn led(t: &Fixture, items: &[(usize, &str)]) -> Checked {
     let rows = items.iter().map(|(number, group)| row(item(*number).group(*group))).collect();

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::model::{NewRow, Row, Status};
+use pillarbox::model::{Lane, NewRow, Row, Status};
 use pillarbox::port::{
-    AnyTable, Change, ClaimFrom, Delivery, Fence, Handed, NoMetrics, OnDone, Outcome, Select, Settle,
-    Settled, Sink, StoreError, Verdict, Write,
+    AnyTable, Change, ClaimFrom, Delivery, Fence, Handed, NoMetrics, OnDone, Order, Outcome, Promote, Reap,
+    Select, Settle, Settled, Sink, StoreError, Verdict, Write,
 };
 use pillarbox::rules::Lease;
 use tokio::sync::watch;
@@ -22,9 +22,13 @@ pub(crate) fn cases() -> Vec<Case> {
         Nothing:
             a_row_locked_by_another_transaction_delays_only_its_own_outcome,
             an_owner_settles_beside_a_locked_row,
-            outcomes_of_every_kind_wait_for_their_own_row_alone;
+            outcomes_of_every_kind_wait_for_their_own_row_alone,
+            a_promotion_goes_on_beside_locked_rows,
+            a_claim_goes_on_beside_locked_rows,
+            a_reap_goes_on_beside_a_locked_row;
         Items:
-            a_locked_item_delays_only_its_own_outcome;
+            a_locked_item_delays_only_its_own_outcome,
+            items_are_taken_and_recovered_beside_locked_ones;
         AnyKind:
             an_engine_goes_on_beside_a_locked_row,
     )
@@ -144,6 +148,97 @@ async fn a_locked_item_delays_only_its_own_outcome(t: Fixture) -> Checked {
             Settled::all_but(vec![])
         );
     }
+    Ok(())
+}
+
+/// Longer than any store needs, and shorter than it may wait for one command.
+const SOON: Duration = Duration::from_secs(20);
+
+/// What must not wait for a lock.
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work).await.expect("nobody waits for the lock")
+}
+
+/// PBX-080: the first and more than one of them.
+async fn a_promotion_goes_on_beside_locked_rows(t: Fixture) -> Checked {
+    t.join(1, at(0)).await?;
+    let rows = (0..6).map(|number| in_slot(event(&format!("e{number}")).due(at(1)))).collect();
+    t.write(rows, at(0)).await?;
+    let (first, other) = (lock(&t, "e0").await?, lock(&t, "e3").await?);
+    let promote = || {
+        let (node, lane, order) = (node(1), Lane(64), Order::PerGroup);
+        t.native().promote(Promote { node, lane, order, rows: 10, now: Some(at(2)) })
+    };
+    let promoted = soon(promote()).await?;
+    assert_eq!((promoted.moved, promoted.next_due), (4, Some(Duration::ZERO)));
+    assert_eq!(ids(&t.pending().await?), ["e1", "e2", "e4", "e5"]);
+    assert_eq!(soon(promote()).await?.moved, 0);
+    first().await;
+    other().await;
+    let mut moved = 0;
+    while moved < 2 {
+        moved += promote().await?.moved;
+    }
+    assert_eq!(t.pending().await?.len(), 6);
+    Ok(())
+}
+
+/// PBX-080: also if the locked ones are the first, and more than a claim may take.
+async fn a_claim_goes_on_beside_locked_rows(t: Fixture) -> Checked {
+    t.write((0..6).map(|number| in_queue(event(&format!("e{number}")))).collect(), at(0)).await?;
+    let mut locks = Vec::new();
+    for number in [0, 1, 3] {
+        locks.push(lock(&t, &format!("e{number}")).await?);
+    }
+    let one = soon(t.claim(ClaimFrom::Queue, "ann", 1, at(1))).await?;
+    assert_eq!(ids(&one), ["e2"]);
+    let rest = soon(t.claim(ClaimFrom::Queue, "bob", MANY, at(1))).await?;
+    assert_eq!(ids(&rest), ["e4", "e5"]);
+    assert!(soon(t.claim(ClaimFrom::Queue, "bob", MANY, at(1))).await?.is_empty());
+    for unlock in locks {
+        unlock().await;
+    }
+    let mut claimed = Vec::new();
+    while claimed.len() < 3 {
+        claimed.extend(t.claim(ClaimFrom::Queue, "bob", 2, at(1)).await?);
+    }
+    claimed.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    assert_eq!(ids(&claimed), ["e0", "e1", "e3"]);
+    assert!(claimed.iter().all(|row| row.attempts == 1 && row.token.0 == 1), "each was claimed once");
+    Ok(())
+}
+
+/// PBX-080
+async fn a_reap_goes_on_beside_a_locked_row(t: Fixture) -> Checked {
+    t.write((0..3).map(|number| in_queue(event(&format!("e{number}")))).collect(), at(0)).await?;
+    assert_eq!(t.claim(ClaimFrom::Queue, "ann", MANY, at(1)).await?.len(), 3);
+    let unlock = lock(&t, "e0").await?;
+    let late = at(10_000);
+    soon(t.native().reap(Reap { older_than: secs(1), rows: MANY, now: Some(late) })).await?;
+    for (id, owner) in [("e0", Some("ann")), ("e1", None), ("e2", None)] {
+        assert_eq!(t.record(id).await?.locked_by.as_deref(), owner, "{id}");
+    }
+    unlock().await;
+    while t.native().reap(Reap { older_than: secs(1), rows: MANY, now: Some(late) }).await? == 0 {}
+    assert_eq!(t.record("e0").await?.locked_by, None);
+    Ok(())
+}
+
+/// PBX-080, PBX-081
+async fn items_are_taken_and_recovered_beside_locked_ones(t: Fixture) -> Checked {
+    t.join(1, at(0)).await?;
+    let grouped = |number: usize| row(item(number).group(format!("g{}", number / 3)));
+    t.write((0..9).map(grouped).collect(), at(0)).await?;
+    let (first, other) = (lock(&t, &tsid(1)).await?, lock(&t, &tsid(6)).await?);
+    let taken = soon(take_all(&t, 1)).await?;
+    assert_eq!(numbers(&taken), [0, 3, 4, 5], "2 stays behind 1, 7 and 8 behind 6");
+    first().await;
+    other().await;
+    let held = lock(&t, &tsid(3)).await?;
+    assert_eq!(soon(t.items().recover(recover(1, 0, 9))).await?, 3);
+    held().await;
+    assert_eq!(t.items().recover(recover(1, 0, 9)).await?, 1);
+    assert_eq!(numbers(&take_all(&t, 10).await?), (0..9).collect::<Vec<_>>());
     Ok(())
 }
 

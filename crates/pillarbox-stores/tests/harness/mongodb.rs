@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError, Table};
-use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
+use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted, Unlock};
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::spec::BinarySubtype;
 use pillarbox_mongodb::mongodb::bson::{Binary, Bson, DateTime, Document, doc};
@@ -74,7 +74,7 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let transactions = store.facts().transactions;
     Ok(Fixture {
         beside: AnyTable::Native(Arc::new(MongodbStore::new(database.clone()).await?)),
-        foreign: Arc::new(Rows(database)),
+        foreign: Arc::new(Rows { database, transactions }),
         transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         open: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         bare: Some(AnyTable::Native(Arc::new(MongodbStore::new(client.database(&guard.names[1])).await?))),
@@ -112,9 +112,35 @@ impl Drop for Guard {
     }
 }
 
-struct Rows(Database);
+/// Writes to a document in a transaction that stays open.
+pub(crate) async fn lock(database: &Database, collection: &str, id: &str) -> Result<Unlock, StoreError> {
+    let mut session = database.client().start_session().await.map_err(failed)?;
+    session.start_transaction().await.map_err(failed)?;
+    let documents = database.collection::<Document>(collection);
+    let change = doc! { "$set": { "locked_by_a_test": true } };
+    let locked = documents.update_one(doc! { "_id": id }, change).session(&mut session).await;
+    assert_eq!(locked.map_err(failed)?.matched_count, 1, "there is something to lock");
+    let unlock = move || -> Later<'static, ()> {
+        Box::pin(async move { session.abort_transaction().await.expect("a transaction that is open") })
+    };
+    Ok(Box::new(unlock))
+}
+
+struct Rows {
+    database: Database,
+    transactions: bool,
+}
 
 impl Foreign for Rows {
+    fn lock<'a>(&'a self, id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async move {
+            match self.transactions {
+                true => lock(&self.database, "outbox_event", id).await.map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
         Box::pin(async move {
             let now = Bson::from(DateTime::from_millis(Timestamp::now().as_millisecond()));
@@ -136,7 +162,7 @@ impl Foreign for Rows {
                 "available_at": or_now(&row.available_at),
                 "created_at": or_now(&row.created_at),
             };
-            let events = self.0.collection::<Document>("outbox_event");
+            let events = self.database.collection::<Document>("outbox_event");
             events.insert_one(document).await.map(|_| Planted::Taken).map_err(failed)
         })
     }

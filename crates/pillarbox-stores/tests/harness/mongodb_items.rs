@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pillarbox::port::{Admin, AnyTable, StoreError, Table};
-use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, ItemRow, Later, OnBegin, Planted};
+use pillarbox_conformance::{
+    Fixture, Foreign, ForeignRow, Harness, ItemRow, Later, OnBegin, Planted, Unlock,
+};
 use pillarbox_mongodb::mongodb::bson::{DateTime, Document, doc};
 use pillarbox_mongodb::mongodb::{Client, Database, IndexModel};
 use pillarbox_mongodb::{MongodbItemStore, MongodbStore};
 use uuid::Uuid;
 
-use super::mongodb::{Guard, Wire, failed};
+use super::mongodb::{Guard, Wire, failed, lock};
 
 pub(crate) struct MongodbItems {
     name: &'static str,
@@ -48,9 +50,9 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     Ok(Fixture {
         beside: AnyTable::Items(Arc::new(open(&database).await?)),
         transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
-        open: None,
+        open: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         bare: Some(AnyTable::Items(Arc::new(open(&bare).await?))),
-        foreign: Arc::new(Rows { database, bare }),
+        foreign: Arc::new(Rows { database, bare, transactions }),
         store: AnyTable::Items(Arc::new(store)),
         guard: Some(Box::new(guard)),
     })
@@ -63,9 +65,19 @@ async fn open(database: &Database) -> Result<MongodbItemStore, StoreError> {
 struct Rows {
     database: Database,
     bare: Database,
+    transactions: bool,
 }
 
 impl Foreign for Rows {
+    fn lock<'a>(&'a self, id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async move {
+            match self.transactions {
+                true => lock(&self.database, "outbox_events", id).await.map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
     fn write(&self, _: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
         Box::pin(async { Ok(Planted::Refused) })
     }

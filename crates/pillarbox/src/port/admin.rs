@@ -373,7 +373,7 @@ pub trait Admin: Send + Sync {
     fn purge(&self, request: Purge) -> StoreFuture<'_, u64>;
 
     /// Like `purge`, but returns zero while another process is purging. Stores that serialise writing
-    /// transactions anyway, and MongoDB, do not check.
+    /// transactions anyway do not check.
     fn purge_in_turn(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.purge(request)
     }

@@ -6,49 +6,119 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{EventId, GroupKey, Slot, SlotSet};
-use pillarbox::port::{PendingRows, Recover, Take, Taken};
+use pillarbox::port::{Order, PendingRows, Recover, Take, Taken};
 
 use super::item::{PENDING, PROCESSING, date, ended_before, now};
-use super::mark::mark;
+use super::mark::{mark, taken_at};
 use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::DriverError;
 use crate::groups::held_of;
+use crate::locked::{Around, around};
 use crate::membership::hold_lead;
 use crate::row::{Fields, SIZE, size, size_of};
+use crate::sessions::Holder;
 use crate::time::earlier;
 
 /// The minimum and maximum number of documents in a page. The next page begins after the last group of this
 /// one, so it skips the rest of a large group.
 const PAGE: (usize, usize) = (64, 1_024);
 
+/// Takes items in one transaction, except those that another transaction holds and those that must not
+/// overtake them.
 pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, DriverError> {
-    if !hold_lead(call, request.node).await? {
-        return Ok(Taken { leads: false, rows: Vec::new() });
-    }
-    let now = now(call, request.now).await?;
-    let mut taking = Taking::new(request);
+    let try_on = Bson::from(taken_at(Timestamp::UNIX_EPOCH));
+    let holder = Holder::Node(request.node);
+    around(
+        call.outbox(),
+        holder,
+        request,
+        (|call, around| Box::pin(heads(call, around)), try_on),
+        |call, around| {
+            Box::pin(async {
+                if !hold_lead(call, around.request.node).await? {
+                    return Ok(Taken { leads: false, rows: Vec::new() });
+                }
+                let now = now(call, around.request.now).await?;
+                let keys = heads(call, around).await?;
+                Ok(Taken { leads: true, rows: mark(call, keys, now, &around.request.bytes).await? })
+            })
+        },
+    )
+    .await
+}
+
+/// The items to take.
+async fn heads(call: &mut Call<'_>, around: &Around<'_, Take>) -> Result<Vec<Bson>, DriverError> {
+    let request = around.request;
+    let mut taking = Taking::new(around);
     if request.after.is_none() {
-        let ungrouped = first_of(call, &Bson::Null, request.ungrouped.min(taking.rows)).await?;
+        let room = request.ungrouped.min(taking.rows);
+        let mut ungrouped = match request.ungrouped_order {
+            Order::PerGroup => taking.ahead_of_held(first_of(call, &Bson::Null, room).await?),
+            Order::None => {
+                let mut free =
+                    first_of(call, &Bson::Null, room + around.held.len().min(room * PAGE.1)).await?;
+                free.retain(|head| !around.held.contains(&head.key));
+                free
+            }
+        };
+        ungrouped.truncate(room);
         taking.heads.extend(ungrouped);
     }
     while taking.read(call).await? {}
     let fitting = request.bytes.fitting(taking.heads.iter().map(|head| head.size));
-    let keys: Vec<Bson> = taking.heads.into_iter().take(fitting).map(|head| head.key).collect();
-    Ok(Taken { leads: true, rows: mark(call, keys, now, &request.bytes).await? })
+    Ok(taking.heads.into_iter().take(fitting).map(|head| head.key).collect())
 }
 
+/// Makes items pending that others left in processing, except those that another transaction holds.
 pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u64, DriverError> {
-    if !hold_lead(call, request.node).await? {
-        return Ok(0);
+    let try_on = Bson::from(taken_at(Timestamp::UNIX_EPOCH));
+    let holder = Holder::Node(request.node);
+    around(
+        call.outbox(),
+        holder,
+        request,
+        (|call, around| Box::pin(stuck_keys(call, around)), try_on),
+        |call, around| {
+            Box::pin(async {
+                if !hold_lead(call, around.request.node).await? {
+                    return Ok(0);
+                }
+                let stuck = stuck(call, around).await?;
+                set_some(call, stuck, around.request.rows, doc! { "status": PENDING }).await
+            })
+        },
+    )
+    .await
+}
+
+async fn stuck_keys(call: &mut Call<'_>, around: &Around<'_, Recover>) -> Result<Vec<Bson>, DriverError> {
+    let limit = around.request.rows;
+    if limit == 0 {
+        return Ok(Vec::new());
     }
+    let find = Find {
+        filter: stuck(call, around).await?,
+        fields: Some(doc! { "_id": 1 }),
+        limit: limit.min(Take::MOST),
+        ..Find::default()
+    };
+    let found = call.find(&call.names().event, find).await?;
+    Ok(found.iter().map(|document| Fields::new(document).key()).collect())
+}
+
+/// The filter of items to recover.
+async fn stuck(call: &Call<'_>, around: &Around<'_, Recover>) -> Result<Document, DriverError> {
+    let request = around.request;
     let now = now(call, request.now).await?;
-    let in_hand: Vec<&str> = request.except.iter().map(EventId::as_str).collect();
-    let mut stuck = doc! { "status": PROCESSING, "_id": { "$nin": in_hand } };
+    let in_hand = request.except.iter().map(|id| Bson::from(EventId::as_str(id)));
+    let except: Vec<Bson> = in_hand.chain(around.held.iter().cloned()).collect();
+    let mut stuck = doc! { "status": PROCESSING, "_id": { "$nin": except } };
     if !request.older_than.is_zero() {
         stuck.insert("$or", ended_before(earlier(now, request.older_than)));
     }
-    set_some(call, stuck, request.rows, doc! { "status": PENDING }).await
+    Ok(stuck)
 }
 
 /// Whether items are pending; only the leader, which holds slot 0, gets an answer.
@@ -134,21 +204,31 @@ struct Taking<'a> {
     each: usize,
     page: usize,
     except: Vec<&'a str>,
+    /// Items that other transactions hold.
+    held: &'a [Bson],
     heads: Vec<Head>,
     last: Option<String>,
 }
 
 impl<'a> Taking<'a> {
-    fn new(request: &'a Take) -> Self {
+    fn new(around: &'a Around<'a, Take>) -> Self {
+        let request = around.request;
         let rows = request.rows.min(Take::MOST);
         Self {
             rows,
             each: request.each,
             page: rows.clamp(PAGE.0, PAGE.1),
             except: request.except.iter().map(GroupKey::as_str).collect(),
+            held: &around.held,
             heads: Vec::new(),
             last: request.after.as_ref().map(|after| after.as_str().to_owned()),
         }
+    }
+
+    /// The items of one group before the first that another transaction holds: later ones must not overtake
+    /// it.
+    fn ahead_of_held(&self, heads: Vec<Head>) -> Vec<Head> {
+        heads.into_iter().take_while(|head| !self.held.contains(&head.key)).collect()
     }
 
     /// Reads a page and keeps the first items of each group. Returns whether there may be more.
@@ -186,6 +266,7 @@ impl<'a> Taking<'a> {
                 true => first_of(call, &Bson::from(run[0].group.as_str()), room).await?,
                 false => in_order(run.to_vec()).into_iter().take(room).collect(),
             };
+            let heads = self.ahead_of_held(heads);
             self.heads.extend(heads);
             self.last = Some(run[0].group.clone());
         }

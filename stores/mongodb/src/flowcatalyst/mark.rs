@@ -15,7 +15,7 @@ use crate::error::DriverError;
 /// The maximum number of concurrent commands of one call.
 const AT_ONCE: usize = 8;
 
-/// Marks items as processing and returns them. In a transaction, takes all items or conflicts and is retried;
+/// Marks items as processing and returns them. In a transaction, takes all items or conflicts;
 /// otherwise takes the items that nobody else took in between.
 pub(super) async fn mark(
     call: &mut Call<'_>,
@@ -37,7 +37,7 @@ pub(super) async fn mark(
     let these = doc! { "_id": { "$in": keys } };
     let mut waiting = these.clone();
     waiting.insert("status", PENDING);
-    let statement = doc! { "q": waiting, "u": later(now), "multi": true };
+    let statement = doc! { "q": waiting, "u": taken_at(now), "multi": true };
     call.update(&call.names().event, vec![statement]).await?;
     let taken = call.find(&call.names().event, Find { filter: these, ..Find::default() }).await?;
     let mut rows: Vec<Row> = taken.iter().map(|document| read_taken(document, limits).into_row()).collect();
@@ -50,9 +50,12 @@ fn sort(rows: &mut [Row]) {
     rows.sort_by(|a, b| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
 }
 
-/// The update that takes an item. `$max` keeps the token increasing when the clock does not.
-fn later(now: Timestamp) -> Vec<Bson> {
-    let later = doc! { "$max": [date(now), { "$add": ["$processedAt", 1_i64] }] };
+/// The update that takes an item. `$max` keeps the token increasing when the clock does not. A time that is
+/// not a date counts as none.
+pub(super) fn taken_at(now: Timestamp) -> Vec<Bson> {
+    let is_date = doc! { "$eq": [{ "$type": "$processedAt" }, "date"] };
+    let after = doc! { "$cond": [is_date, { "$add": ["$processedAt", 1_i64] }, date(now)] };
+    let later = doc! { "$max": [date(now), after] };
     vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })]
 }
 
@@ -91,7 +94,7 @@ async fn take_one(
     limits: &ByteLimits,
 ) -> Result<Option<Row>, DriverError> {
     let waits = doc! { "_id": key, "status": PENDING };
-    let taken = call.modify(&call.names().event, waits, later(now)).await?;
+    let taken = call.modify(&call.names().event, waits, taken_at(now)).await?;
     let document = taken.and_then(|document| RawDocumentBuf::try_from(&document).ok());
     Ok(document.map(|document| read_taken(&document, limits).into_row()))
 }
