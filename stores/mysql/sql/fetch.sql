@@ -52,6 +52,15 @@ SELECT seq FROM {event} FORCE INDEX (PRIMARY)
 WHERE seq > {after} AND seq <= {counted_to} AND status IN (0, 2) AND ({slots} OR slot = 32767);
 COMMIT
 
+-- name: numbers
+-- The committed sequence numbers above one, in order, where uncommitted rows cannot be read; no lock.
+SELECT seq FROM {event} FORCE INDEX (PRIMARY) WHERE seq > {after} ORDER BY seq LIMIT {limit}
+
+-- name: number_open
+-- Fails if another transaction has locked this sequence number, as one does that has written its row; locks the
+-- row if it exists.
+SELECT 1 FROM {event} WHERE seq = {seq} FOR UPDATE NOWAIT
+
 -- name: next_due
 -- When the next delayed row is due; no lock.
 SELECT agenda_at FROM {event} FORCE INDEX (agenda) WHERE agenda = -1 AND agenda_at IS NOT NULL ORDER BY agenda_at LIMIT 1

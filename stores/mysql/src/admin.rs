@@ -17,7 +17,7 @@ impl<K: Kind> Admin for MysqlTable<K> {
     }
 
     fn schema_sql(&self) -> String {
-        K::tables(&self.0.sql)
+        K::tables(self.0.statements.likely())
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {

@@ -6,10 +6,10 @@ use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 use pillarbox_store_kit::{ServerSettings, Settings, setters};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
+use crate::dialect::Statements;
 use crate::error::describe;
 use crate::flowcatalyst::PAYLOAD_MAX;
 use crate::kind::Kind;
-use crate::sql::{Names, Sql};
 use crate::store::{MysqlItemStore, MysqlStore};
 
 /// How claims find and lock rows.
@@ -82,17 +82,17 @@ impl MysqlStoreBuilder {
     /// The statements that create the native tables, to run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        Native::tables(&self.sql::<Native>())
+        Native::tables(self.statements::<Native>().likely())
     }
 
     /// The statements that create a table of items and the tables beside it, to run them by hand.
     #[must_use]
     pub fn items_schema_sql(&self) -> String {
-        Items::tables(&self.sql::<Items>())
+        Items::tables(self.statements::<Items>().likely())
     }
 
-    pub(crate) fn sql<K: Kind>(&self) -> Sql {
-        Sql::new(&Names::new(&self.settings.table(K::LAYOUT), K::LAYOUT))
+    pub(crate) fn statements<K: Kind>(&self) -> Statements {
+        Statements::new(&self.settings.table(K::LAYOUT), K::LAYOUT)
     }
 
     /// Opens the store over the native tables. It connects when it first needs to; the

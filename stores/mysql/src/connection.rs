@@ -12,6 +12,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either, Executor};
 
 use crate::cursor::Committed;
+use crate::dialect::Dialect;
 use crate::error::DriverError;
 use crate::pipeline::Pipeline;
 use crate::row::{number_of, text_of};
@@ -71,6 +72,9 @@ impl OpenSession for Connector {
         let sets = results(&mut connection, settings).await?;
         let server = Server::read(&sets, lock_s)?;
         connection.execute(sqlx::raw_sql(AssertSqlSafe(server.limit(self.statement_timeout)))).await?;
+        if server.dialect == Dialect::Tidb {
+            prepare_tidb(&mut connection).await?;
+        }
         Ok(Session {
             connection,
             server,
@@ -84,7 +88,7 @@ impl OpenSession for Connector {
 /// Facts about the server at the other end of a connection.
 pub(crate) struct Server {
     maria: bool,
-    pub(crate) tidb: bool,
+    pub(crate) dialect: Dialect,
     /// The usual lock wait timeout of a statement, in seconds.
     pub(crate) patience_s: u64,
 }
@@ -96,7 +100,8 @@ impl Server {
         };
         let row = sets.iter().flatten().next().ok_or_else(unknown)?;
         let part = |column| text_of(row, column).unwrap_or_default();
-        Ok(Self { maria: part(0).contains("MariaDB"), tidb: part(0).contains("TiDB"), patience_s })
+        let version = part(0);
+        Ok(Self { maria: version.contains("MariaDB"), dialect: Dialect::of_version(version), patience_s })
     }
 
     /// The shortest lock wait timeout of this server, in seconds. MariaDB accepts 0: no wait at all.
@@ -114,10 +119,52 @@ impl Server {
             )
         } else {
             // By default, MySQL caches a table's next sequence number for a day.
-            let fresh = if self.tidb { "" } else { ", information_schema_stats_expiry = 0" };
+            let fresh = match self.dialect {
+                Dialect::Mysql => ", information_schema_stats_expiry = 0",
+                Dialect::Tidb => "",
+            };
             format!("SET SESSION max_execution_time = {}{fresh}", timeout.as_millis())
         }
     }
+}
+
+/// Settings under which TiDB accepts statements and does not do what they say. Each is off by default.
+const PRETENCES: [&str; 2] = ["tidb_enable_noop_functions", "tidb_skip_isolation_level_check"];
+
+/// Sets up a session on TiDB: transactions lock what they write. Refuses a server that pretends.
+async fn prepare_tidb(connection: &mut MySqlConnection) -> Result<(), DriverError> {
+    let asked = PRETENCES.map(|setting| format!("@@{setting}")).join(", ");
+    let text = format!("SET SESSION tidb_txn_mode = 'pessimistic'; SELECT {asked}");
+    let sets = results(connection, text).await?;
+    let row = sets.iter().flatten().next();
+    let values = [0, 1].map(|column| row.and_then(|row| text_of(row, column)).unwrap_or_default());
+    match refusal(values) {
+        Some(detail) => Err(DriverError::Refused(ErrorKind::Unsupported, detail)),
+        None => Ok(()),
+    }
+}
+
+/// Why a TiDB with these values of [`PRETENCES`] is refused, and the statements that change it.
+fn refusal(values: [&str; 2]) -> Option<String> {
+    let is_on = |value: &str| !matches!(value, "" | "0" | "OFF");
+    let wrong: Vec<&str> =
+        PRETENCES.into_iter().zip(values).filter(|(_, value)| is_on(value)).map(|(name, _)| name).collect();
+    if wrong.is_empty() {
+        return None;
+    }
+    let fixes: Vec<String> = wrong.iter().map(|name| format!("SET GLOBAL {name} = OFF")).collect();
+    Some(format!(
+        "TiDB accepts locks and isolation levels that it does not give while {} is on; run `{}`",
+        wrong.join(" or "),
+        fixes.join("; ")
+    ))
+}
+
+/// The dialect of the server at the other end of a connection.
+#[cfg(feature = "sqlx-0_9")]
+pub(crate) async fn dialect_of(connection: &mut MySqlConnection) -> Result<Dialect, DriverError> {
+    let sets = results(connection, "SELECT version()".to_owned()).await?;
+    Ok(Server::read(&sets, SHORTEST_LOCK_S)?.dialect)
 }
 
 /// One connection, and how statements run on it.
@@ -254,4 +301,28 @@ pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, DriverError> 
     number_of(row, column).ok_or_else(|| {
         DriverError::Refused(ErrorKind::Unexpected, "the server did not return a number".to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tidb_that_only_pretends_is_refused_with_the_statement_to_run() {
+        for fine in [["OFF", "0"], ["OFF", "OFF"], ["", ""]] {
+            assert_eq!(refusal(fine), None, "{fine:?}");
+        }
+        for (values, fix) in [
+            (["ON", "OFF"], "`SET GLOBAL tidb_enable_noop_functions = OFF`"),
+            (["WARN", "0"], "`SET GLOBAL tidb_enable_noop_functions = OFF`"),
+            (["OFF", "1"], "`SET GLOBAL tidb_skip_isolation_level_check = OFF`"),
+            (
+                ["ON", "ON"],
+                "`SET GLOBAL tidb_enable_noop_functions = OFF; SET GLOBAL tidb_skip_isolation_level_check = OFF`",
+            ),
+        ] {
+            let detail = refusal(values).unwrap();
+            assert!(detail.ends_with(fix), "{detail}");
+        }
+    }
 }

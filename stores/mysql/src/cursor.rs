@@ -12,6 +12,10 @@
 //! A number that no peek has seen is therefore passed after a grace period. One case escapes this: a
 //! transaction that deletes its row and restores it by a rollback to a savepoint. If that takes longer than
 //! the grace period, the engine's next sweep finds the row.
+//!
+//! TiDB has no READ UNCOMMITTED; there, [`locks`] makes the peek.
+
+mod locks;
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -21,6 +25,7 @@ use pillarbox::model::Seq;
 use pillarbox::port::{Cursor, Horizon};
 
 use crate::connection::{Session, number, numbers};
+use crate::dialect::Dialect;
 use crate::error::DriverError;
 use crate::row::number_of;
 use crate::sql::{Sql, fill, list};
@@ -28,20 +33,16 @@ use crate::sql::{Sql, fill, list};
 /// How long a server may take to write a row after it has assigned the sequence number. To
 /// exceed it, a server thread would have to be suspended between the two steps; the engine's
 /// next sweep then finds the row.
-pub(crate) const GRACE: Duration = Duration::from_millis(100);
+const GRACE: Duration = Duration::from_millis(100);
 /// The grace period while rows are renumbered: numbers that were seen have no row for a moment. It is longer
 /// than a renumbering can last.
 const RENUMBERING_GRACE: Duration = Duration::from_secs(60);
-/// The grace period on a server without READ UNCOMMITTED (TiDB): as long as a transaction is likely to last.
-const BLIND_GRACE: Duration = Duration::from_secs(30);
 /// How many sequence numbers above the cursor a peek counts in its search for gaps.
 const COUNTED: i64 = 4_096;
 /// The most sequence numbers that [`committed`] counts, where a page spans that many.
 const COUNTED_MAX: i64 = 4 * COUNTED;
 /// How many horizons a cursor keeps at most.
 const HORIZONS: usize = 8;
-/// TiDB's error for READ UNCOMMITTED, which it parses but does not support.
-const NO_SUCH_ISOLATION: u16 = 8048;
 
 /// The rows above a cursor, committed or not, as READ UNCOMMITTED shows them.
 pub(crate) struct Peek {
@@ -141,7 +142,7 @@ pub(crate) async fn went_back(
     cursor: &Cursor,
     peek: &Peek,
 ) -> Result<bool, DriverError> {
-    if peek.upto >= cursor.decided.0 || session.server.tidb {
+    if peek.upto >= cursor.decided.0 || session.server.dialect == Dialect::Tidb {
         return Ok(false);
     }
     let query = session.query(&*sql.next_number);
@@ -160,6 +161,9 @@ pub(crate) async fn peek(
     cursor: &Cursor,
     limit: i64,
 ) -> Result<Peek, DriverError> {
+    if session.server.dialect == Dialect::Tidb {
+        return locks::peek(session, sql, cursor, limit).await;
+    }
     let after = cursor.decided.0;
     let open: BTreeSet<i64> =
         cursor.waiting.iter().flat_map(open_numbers).filter(|seq| *seq > after).collect();
@@ -174,11 +178,7 @@ pub(crate) async fn peek(
         ],
     );
     let at_ms = clock_ms();
-    let sets = match session.results(text).await {
-        Ok(sets) => sets,
-        Err(failure) if failure.number() == Some(NO_SUCH_ISOLATION) => return blind(session, sql).await,
-        Err(failure) => return Err(failure),
-    };
+    let sets = session.results(text).await?;
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     // The peek reads this mark first. A renumbering that starts later draws numbers that no horizon covers
     // yet, so the cursor cannot pass them.
@@ -201,14 +201,6 @@ pub(crate) async fn peek(
     Ok(Peek { upto, whole: whole.then_some(last), there, end, grace, at_ms })
 }
 
-/// The peek on a server that shows committed rows only.
-async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, DriverError> {
-    let at_ms = clock_ms();
-    let sets = session.results(format!("SELECT coalesce(max(seq), 0) FROM {}", sql.event)).await?;
-    let upto = sets.iter().flat_map(|set| numbers(set)).next().unwrap_or_default();
-    Ok(Peek { upto, whole: None, there: BTreeSet::new(), end: None, grace: BLIND_GRACE, at_ms })
-}
-
 /// The sequence numbers that were written but not committed when the horizon was noted. `open` holds the time
 /// of the note first, then these numbers.
 fn open_numbers(horizon: &Horizon) -> impl Iterator<Item = i64> {
@@ -220,6 +212,11 @@ fn noted_ms(horizon: &Horizon) -> u64 {
 }
 
 impl Peek {
+    /// How long a number may be assigned before its row shows.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace
+    }
+
     /// The highest sequence number of any row, committed or not.
     pub(crate) fn upto(&self) -> Seq {
         Seq(self.upto)

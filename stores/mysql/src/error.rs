@@ -11,9 +11,18 @@ const LOCK_WAIT: u16 = 1205;
 /// Lock wait timeout on the table's `AUTO_INCREMENT` lock.
 const NUMBER_WAIT: u16 = 1467;
 const DUPLICATE: u16 = 1062;
+const SYNTAX: u16 = 1064;
+const UNSUPPORTED: u16 = 1235;
 const MISSING_TABLE: u16 = 1146;
 const TABLE_DENIED: u16 = 1142;
 const COLUMN_DENIED: u16 = 1143;
+/// TiDB's conflicts: with another transaction, when a commit is retried, and with a change of the schema.
+const WRITE_CONFLICT: u16 = 9007;
+const CONFLICT_AT_COMMIT: u16 = 8002;
+const RETRY_FAILED: u16 = 8022;
+const SCHEMA_CHANGED: u16 = 8028;
+/// TiDB does not know whether a commit succeeded.
+const UNDETERMINED: u16 = 8501;
 
 /// The reason a call failed, without the operation and the store, which are added later.
 #[derive(Debug)]
@@ -56,11 +65,11 @@ impl kit::ServerFailure for DriverError {
     }
 
     fn is_answer(&self) -> bool {
-        self.number().is_some()
+        self.number().is_some_and(|number| number != UNDETERMINED)
     }
 
     fn is_lost_race(&self) -> bool {
-        matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
+        self.number().is_some_and(is_lost_race)
     }
 }
 
@@ -99,9 +108,28 @@ impl DriverError {
     }
 }
 
+/// Whether a call that failed with this error may succeed when it is made again.
+fn is_lost_race(number: u16) -> bool {
+    matches!(
+        number,
+        DEADLOCK
+            | LOCK_WAIT
+            | NUMBER_WAIT
+            | WRITE_CONFLICT
+            | CONFLICT_AT_COMMIT
+            | RETRY_FAILED
+            | SCHEMA_CHANGED
+    )
+}
+
+/// Whether the server refused the words of a statement.
+pub(crate) fn is_unknown_syntax(number: u16) -> bool {
+    matches!(number, SYNTAX | UNSUPPORTED)
+}
+
 /// Whether the connection can still be used for writes after this error.
 fn stays(number: u16) -> bool {
-    !matches!(number, 1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1290 | 1836 | 1792 | 1927 | 3032 | 3169 | 4031)
+    !matches!(number, UNDETERMINED | 1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1290 | 1836 | 1792 | 1927 | 3032 | 3169 | 4031)
 }
 
 /// The kind of an error and its description. Neither contains a bound value.
@@ -127,9 +155,8 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
             known(ErrorKind::Permission, "login refused: check user and password")
         }
         1022 | 1062 | 1586 => known(ErrorKind::Conflict, "it already exists"),
-        DEADLOCK | 1020 | 1614 | 3058 | 8002 | 8022 | 9007 => {
-            known(ErrorKind::Conflict, "lost against another transaction")
-        }
+        DEADLOCK | 1020 | 1614 | 3058 | CONFLICT_AT_COMMIT | RETRY_FAILED | SCHEMA_CHANGED
+        | WRITE_CONFLICT => known(ErrorKind::Conflict, "lost against another transaction"),
         LOCK_WAIT | NUMBER_WAIT | 3572 => known(ErrorKind::Timeout, "waited too long for a lock"),
         1969 | 3024 | 1317 => known(ErrorKind::Timeout, "the statement took too long"),
         1290 | 1792 | 1836 | 3100 => known(ErrorKind::Unavailable, "the server is read-only"),
@@ -143,9 +170,12 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
         1048 | 1153 | 1264 | 1292 | 1300 | 1366 | 1406 | 1411 | 1441 | 3819 | 4025 => {
             known(ErrorKind::InvalidInput, "a value does not fit its column")
         }
-        1235 | 1289 | 1665 | 8048 => {
-            known(ErrorKind::Unsupported, "the server does not support this in its configuration")
+        // These messages name features and settings, never values.
+        UNSUPPORTED | 1289 | 1665 | 8048 => {
+            let words = "the server does not support this in its configuration";
+            (ErrorKind::Unsupported, format!("{words}: {message} (error {number})"))
         }
+        UNDETERMINED => known(ErrorKind::Unavailable, "the server does not know whether it committed"),
         _ => known(ErrorKind::Unexpected, "the server failed"),
     }
 }
@@ -164,6 +194,10 @@ mod tests {
             (1142, ErrorKind::Permission),
             (1062, ErrorKind::Conflict),
             (1213, ErrorKind::Conflict),
+            (8028, ErrorKind::Conflict),
+            (9007, ErrorKind::Conflict),
+            (1235, ErrorKind::Unsupported),
+            (8501, ErrorKind::Unavailable),
             (1205, ErrorKind::Timeout),
             (3024, ErrorKind::Timeout),
             (1969, ErrorKind::Timeout),
@@ -179,5 +213,33 @@ mod tests {
         ] {
             assert_eq!(by_number(number, "table").0, expected, "{number}");
         }
+    }
+
+    #[test]
+    fn an_unsupported_feature_is_named_by_the_server() {
+        let (_, detail) = by_number(1235, "function LOCK IN SHARE MODE has only noop implementation");
+        assert!(detail.contains("LOCK IN SHARE MODE") && detail.contains("1235"), "{detail}");
+    }
+
+    #[test]
+    fn a_conflict_is_retried_on_every_server() {
+        for number in [1205, 1213, 1467, 8002, 8022, 8028, 9007] {
+            assert!(is_lost_race(number), "{number}");
+        }
+        for number in [1062, 1064, 1146, 1235, 8048, 8501] {
+            assert!(!is_lost_race(number), "{number}");
+        }
+    }
+
+    #[test]
+    fn only_refused_words_show_that_a_server_lacks_skip_locked() {
+        assert!([1064, 1235].into_iter().all(is_unknown_syntax));
+        assert!(![1142, 1146, 1213, 2013].into_iter().any(is_unknown_syntax));
+    }
+
+    #[test]
+    fn a_connection_whose_commit_is_undetermined_is_dropped() {
+        assert!(!stays(8501));
+        assert!(stays(9007));
     }
 }

@@ -12,7 +12,7 @@ use sqlx::mysql::{MySql, MySqlArguments};
 use sqlx::query::Query;
 
 use crate::connection::Session;
-use crate::cursor::{self, GRACE};
+use crate::cursor;
 use crate::error::DriverError;
 use crate::row::{self, Values, time_of};
 use crate::sql::{Sql, fill, list};
@@ -101,7 +101,7 @@ async fn fetch_slots(
         if short && std::mem::take(&mut patient) && page.end == End::Cut {
             // The rows of this read are not returned, so the cursor must not pass them.
             cursor.decided = from;
-            tokio::time::sleep(GRACE + Duration::from_millis(1)).await;
+            tokio::time::sleep(peek.grace() + Duration::from_millis(1)).await;
             continue;
         }
         let now = match now {

@@ -46,6 +46,7 @@ mod claim;
 mod config;
 mod connection;
 mod cursor;
+mod dialect;
 mod done;
 mod error;
 mod fetch;

@@ -22,8 +22,6 @@ const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// How long a migration waits for another one, in seconds.
 const LOCK_S: i64 = 60;
-/// The default of time columns, and its replacement on TiDB, which does not accept the first one.
-const DEFAULTS: (&str, &str) = ("DEFAULT (utc_timestamp(6))", "DEFAULT current_timestamp(6)");
 
 /// Creates or upgrades the tables; concurrent migrations wait for each other.
 ///
@@ -52,8 +50,7 @@ pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrate
     refuse_newer(found.version, KNOWN)?;
     let from = found.applied();
     for text in sql.migrations.iter().skip(from as usize) {
-        let text = if session.server.tidb { text.replace(DEFAULTS.0, DEFAULTS.1) } else { text.clone() };
-        session.results(text).await?;
+        session.results(text.clone()).await?;
     }
     add_state(session, sql).await?;
     Ok(Migrated { from, to: self::found(session, sql).await?.applied() })

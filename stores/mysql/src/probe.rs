@@ -5,8 +5,8 @@ use tokio::sync::OnceCell;
 
 use crate::config::Claiming;
 use crate::connection::{Connector, Session};
-use crate::error::DriverError;
-use crate::sql::Sql;
+use crate::dialect::Statements;
+use crate::error::{DriverError, is_unknown_syntax};
 
 /// What a SKIP LOCKED read does on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +36,13 @@ impl Probe {
         &self,
         claiming: Claiming,
         connector: &Connector,
-        sql: &Sql,
+        statements: &Statements,
     ) -> Result<Locking, DriverError> {
         let found = self.0.get_or_try_init(|| async {
             match claiming {
                 Claiming::SkipLocked => Ok(Locking::Skips),
                 Claiming::Update => Ok(Locking::Waits),
-                Claiming::Detect => detect(connector, sql).await,
+                Claiming::Detect => detect(connector, statements).await,
             }
         });
         Ok(*found.await?)
@@ -50,14 +50,20 @@ impl Probe {
 }
 
 /// Locks a row on one connection and checks that another connection skips it.
-async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, DriverError> {
+async fn detect(connector: &Connector, statements: &Statements) -> Result<Locking, DriverError> {
     let (mut holder, mut other) =
         (connector.connect(Purpose::General).await?, connector.connect(Purpose::General).await?);
+    let sql = statements.learn(holder.server.dialect);
     holder.begin().await?;
     let held = rows(&mut holder, &sql.probe_hold).await?;
     other.begin().await?;
-    let got = rows(&mut other, &sql.probe_skip).await?;
-    if held > 0 && got == 0 {
+    let skips = match rows(&mut other, &sql.probe_skip).await {
+        Ok(got) => held > 0 && got == 0,
+        // A server that does not know the words cannot skip rows either.
+        Err(failure) if failure.number().is_some_and(is_unknown_syntax) => false,
+        Err(failure) => return Err(failure),
+    };
+    if skips {
         return Ok(Locking::Skips);
     }
     tracing::info!("the server does not honour SKIP LOCKED: rows are claimed by updates");

@@ -1,4 +1,4 @@
-//! The SQL statements: table names are filled in once, values that cannot be bound at each call.
+//! The SQL statements of one dialect: table names are filled in once, values that cannot be bound at each call.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -9,6 +9,7 @@ use pillarbox::model::{
 use pillarbox::port::Contents;
 use pillarbox_store_kit::{Replacements, selected, statements};
 
+use crate::dialect::Dialect;
 use crate::migrate::MIGRATIONS;
 use crate::row::{CLAIM_TAIL, LEFT_OUT, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
@@ -27,16 +28,17 @@ const SHORT_RUN: i64 = 3;
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     layout: Layout,
+    dialect: Dialect,
     table: TableName,
     replacements: Replacements,
 }
 
 impl Names {
-    pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
+    pub(crate) fn new(table: &TableName, layout: Layout, dialect: Dialect) -> Self {
         let (event, family) = (table.as_str(), table.family());
         // Table names are checked to contain no quote.
         let full = |name: &str| format!("`{name}`");
-        let mut names = Self { layout, table: table.clone(), replacements: Replacements::default() };
+        let mut names = Self { layout, dialect, table: table.clone(), replacements: Replacements::default() };
         let (columns, heavy, left_out) = names.either(
             (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT),
             (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
@@ -81,11 +83,11 @@ impl Names {
 
     /// A script for people, with its comments.
     fn script(&self, text: &str) -> String {
-        self.replacements.fill(text)
+        self.dialect.adapt(self.replacements.fill(text))
     }
 
     fn statement(&self, text: &str) -> Arc<str> {
-        self.replacements.statement(text).into()
+        self.dialect.adapt(self.replacements.statement(text)).into()
     }
 }
 
@@ -166,7 +168,7 @@ statements! {
     }
     one statement -> Arc<str> {
         insert: written, written_ids, alive;
-        fetch: fetch_slots, fetch_group, fetch_due, fetch_large, clock, committed, next_number, peek, next_due, later_due,
+        fetch: fetch_slots, fetch_group, fetch_due, fetch_large, clock, committed, next_number, peek, numbers, number_open, next_due, later_due,
             promote_find, draw, renumber_begin, renumber;
         claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
             claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, reap_find, reap_lock, reap;

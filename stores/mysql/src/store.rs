@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::config::{Claiming, MysqlStoreBuilder};
 use crate::connection::{Connector, Session, Work};
+use crate::dialect::Statements;
 use crate::insert::insert_rows;
 use crate::kind::Kind;
 use crate::probe::{Locking, Probe};
@@ -42,7 +43,7 @@ pub type MysqlItemStore = MysqlTable<Items>;
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) pool: MySqlPool,
-    pub(crate) sql: Arc<Sql>,
+    pub(crate) statements: Arc<Statements>,
     pub(crate) pools: Arc<Pools<Connector>>,
     claiming: Claiming,
     probe: Probe,
@@ -50,6 +51,16 @@ pub(crate) struct Shared {
 
 /// The work of one call. It borrows its request because a call that loses a conflict runs again.
 pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
+
+/// Runs a call with the statements for the session's server.
+fn in_dialect<'c, R, T>(
+    session: &'c mut Session,
+    statements: &'c Statements,
+    (request, call): &'c (R, Call<R, T>),
+) -> Work<'c, T> {
+    let sql = statements.learn(session.server.dialect);
+    call(session, sql, request)
+}
 
 impl MysqlStore {
     /// Creates a store next to the application's pool, with default settings.
@@ -82,14 +93,14 @@ impl<K> MysqlTable<K> {
     where
         K: Kind,
     {
-        let sql = Arc::new(builder.sql::<K>());
+        let statements = Arc::new(builder.statements::<K>());
         let MysqlStoreBuilder { pool, settings, server, claiming } = builder;
         let options = (*pool.connect_options()).clone();
         let shared = Shared {
             facts: settings.facts("mysql", K::LAYOUT),
             pools: Pools::new(Connector::new(options, server.statement_timeout), &server),
             pool,
-            sql,
+            statements,
             claiming,
             probe: Probe::default(),
         };
@@ -129,7 +140,8 @@ impl Shared {
         T: Send + 'static,
     {
         Box::pin(async move {
-            let called = self.pools.call(purpose, Arc::clone(&self.sql), request, call).await;
+            let work = (request, call);
+            let called = self.pools.call(purpose, Arc::clone(&self.statements), work, in_dialect).await;
             called.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
     }
@@ -167,7 +179,7 @@ impl Shared {
 
     /// Whether the server honours SKIP LOCKED; probed once per store.
     async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
-        let found = self.probe.locking(self.claiming, self.pools.connector(), &self.sql).await;
+        let found = self.probe.locking(self.claiming, self.pools.connector(), &self.statements).await;
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 

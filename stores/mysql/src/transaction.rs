@@ -7,8 +7,9 @@ use pillarbox::port::{
 };
 use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
-use sqlx::mysql::MySql;
+use sqlx::mysql::{MySql, MySqlConnection};
 
+use crate::connection::dialect_of;
 use crate::error::DriverError;
 use crate::insert::insert_rows;
 use crate::joins::change_join;
@@ -17,6 +18,7 @@ use crate::operate::cancel;
 use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::settle::settle_on;
+use crate::sql::Sql;
 use crate::store::MysqlTable;
 
 impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
@@ -26,7 +28,8 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
         rows: &'a [NewRow],
     ) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(async move {
-            let written = insert_rows::<K>(tx, &self.0.sql, rows, None).await;
+            let sql = self.sql_on(tx, "write").await?;
+            let written = insert_rows::<K>(tx, sql, rows, None).await;
             written.map_err(|failure| failure.into_store_error("write", self.0.name()))
         })
     }
@@ -37,8 +40,9 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
         request: Cancel,
     ) -> StoreFuture<'a, Vec<EventId>> {
         Box::pin(async move {
+            let sql = self.sql_on(tx, "cancel").await?;
             let mut pipeline = Pipeline::in_transaction(tx);
-            let cancelled = cancel(&mut pipeline, &self.0.sql, &request).await;
+            let cancelled = cancel(&mut pipeline, sql, &request).await;
             let cancelled = pipeline.finish(cancelled, |ids| !ids.is_empty()).await;
             cancelled.map_err(|failure| failure.into_store_error("cancel", self.0.name()))
         })
@@ -51,8 +55,9 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
     ) -> StoreFuture<'a, Settled> {
         Box::pin(async move {
             needs_queue::<K>("settle", self.0.name())?;
+            let sql = self.sql_on(tx, "settle").await?;
             let mut pipeline = Pipeline::in_transaction(tx);
-            let settled = settle_on(&mut pipeline, &self.0.sql, &request, Locking::Waits).await;
+            let settled = settle_on(&mut pipeline, sql, &request, Locking::Waits).await;
             let settled = pipeline.finish(settled, |settled| settled.held).await;
             settled.map_err(|failure| failure.into_store_error("settle", self.0.name()))
         })
@@ -65,11 +70,30 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
     ) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async move {
             needs_queue::<K>("change a join", self.0.name())?;
+            let sql = self.sql_on(tx, "change a join").await?;
             let mut pipeline = Pipeline::in_transaction(tx);
-            let changed = change_join(&mut pipeline, &self.0.sql, &request).await;
+            let changed = change_join(&mut pipeline, sql, &request).await;
             let changed = pipeline.finish(changed, |changed| *changed == JoinChanged::Changed).await;
             changed.map_err(|failure| failure.into_store_error("change a join", self.0.name()))
         })
+    }
+}
+
+impl<K> MysqlTable<K> {
+    /// The statements for the server of a user's connection, which is asked only if no call has learned the
+    /// dialect before.
+    async fn sql_on(
+        &self,
+        connection: &mut MySqlConnection,
+        operation: &'static str,
+    ) -> Result<&Sql, StoreError> {
+        let statements = &self.0.statements;
+        if let Some(sql) = statements.known() {
+            return Ok(sql);
+        }
+        let dialect = dialect_of(connection).await;
+        let dialect = dialect.map_err(|failure| failure.into_store_error(operation, self.0.name()))?;
+        Ok(statements.learn(dialect))
     }
 }
 

@@ -41,7 +41,8 @@ const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = V
 /// ```
 impl<K: Kind> WriteSql for MysqlTable<K> {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
-        K::insert_sql(&self.0.sql, rows).map_err(|failure| failure.into_store_error("write", self.0.name()))
+        K::insert_sql(self.0.statements.likely(), rows)
+            .map_err(|failure| failure.into_store_error("write", self.0.name()))
     }
 }
 

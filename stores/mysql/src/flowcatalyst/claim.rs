@@ -10,6 +10,7 @@ use pillarbox_store_kit::{Light, read_item};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::Session;
+use crate::dialect::Dialect;
 use crate::error::DriverError;
 use crate::probe::Locking;
 use crate::row::{read_all, text_of};
@@ -56,7 +57,10 @@ pub(super) async fn load(
 
 /// TiDB accepts SKIP LOCKED but then takes no lock, so on TiDB claims wait for each other.
 pub(crate) fn locking(session: &Session) -> Locking {
-    if session.server.tidb { Locking::Waits } else { Locking::Skips }
+    match session.server.dialect {
+        Dialect::Tidb => Locking::Waits,
+        Dialect::Mysql => Locking::Skips,
+    }
 }
 
 /// Marks items as claimed that this transaction has locked, and commits.
