@@ -17,7 +17,7 @@ use crate::outbox::{LAST, Names, Outbox, confirmed_document, pause};
 const STATEMENTS: usize = 500;
 
 /// The parameters of a read.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Find {
     pub(crate) filter: Document,
     pub(crate) sort: Option<Document>,
