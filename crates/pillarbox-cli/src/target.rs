@@ -6,12 +6,12 @@ use std::path::Path;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
-use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
-use pillarbox::model::{Layout, Status, TableName};
-use pillarbox::port::{AnyTable, Select, Table};
+use pillarbox::model::flowcatalyst::DISPATCH_JOBS;
+use pillarbox::model::{Layout, TableName};
+use pillarbox::port::{AnyTable, Table};
 use pillarbox::redact;
 use pillarbox_relay::config::read_secret_file;
-use pillarbox_stores::{ConnectError, MissingFile, Options};
+use pillarbox_stores::{ConnectError, MissingFile, Options, PendingItems};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 
 const URL: &str = "PILLARBOX_DATABASE_URL";
@@ -75,26 +75,10 @@ impl Target {
         Ok(stores)
     }
 
-    /// The first table of the flowcatalyst layout that has pending events, and their number.
-    pub(crate) async fn pending_items(&self) -> CommandResult<Option<(TableName, u64)>> {
-        let url = self.url()?;
-        let layout = Some(Layout::Flowcatalyst);
-        let statuses = vec![Status::New, Status::Retry];
-        for table in [EVENTS, DISPATCH_JOBS] {
-            let table = TableName::new(table)?;
-            let options = Options { table: table.clone(), layout, ..self.options(MissingFile::Refuse)? };
-            // A store that does not support this layout has no such table.
-            let Ok(items) = pillarbox_stores::connect(&url, &options).await else { continue };
-            if items.admin().check().await.is_err() {
-                continue;
-            }
-            let select = Select { statuses: statuses.clone(), ..Select::default() };
-            let pending = items.admin().count(select).await?;
-            if pending > 0 {
-                return Ok(Some((table, pending)));
-            }
-        }
-        Ok(None)
+    /// The pending events beside which the tables of this store should not be created.
+    pub(crate) async fn pending_items_beside(&self, store: &AnyTable) -> CommandResult<Option<PendingItems>> {
+        let options = self.options(MissingFile::Refuse)?;
+        Ok(pillarbox_stores::pending_items_beside(&self.url()?, &options, store).await?)
     }
 
     /// The options that are given, by the names of the relay's keys.

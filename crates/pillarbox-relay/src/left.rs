@@ -1,10 +1,13 @@
 //! Counts the pending events of a table by the reason why they were not delivered.
 
+use pillarbox::engine::Ungrouped;
 use pillarbox::model::{Lane, Status};
-use pillarbox::port::{Contents, HeldGroups, List, Select, StoreError, Table};
+use pillarbox::port::{AnyTable, Contents, HeldGroups, List, Select, StoreError, Table};
 
-/// The number of held groups whose events are counted. Events of further held groups count as `waiting`.
-const GROUPS_MAX: usize = 200;
+/// Held groups per page.
+const GROUPS_PAGE: usize = 200;
+/// Rows per page.
+const ROWS_PAGE: usize = 500;
 /// The number of rows of a held group that are searched for delayed ones.
 const DELAYED_MAX: usize = 1_000;
 
@@ -30,25 +33,54 @@ impl Left {
         self.waiting + self.held + self.delayed + self.queued + self.beside
     }
 
-    pub(crate) async fn count(store: &dyn Table) -> Result<Self, StoreError> {
+    /// Counts the events of a table whose items without a group are treated in this way.
+    pub(crate) async fn count(store: &AnyTable, ungrouped: Ungrouped) -> Result<Self, StoreError> {
+        let shares = store.items().is_some() && ungrouped == Ungrouped::Default;
         let stats = store.admin().stats().await?;
         let pending = |status: Status| stats.by_status[usize::from(status.code())];
         let pending = pending(Status::New) + pending(Status::Retry);
         let (mut held, mut delayed) = (0, stats.delayed);
         if pending > 0 {
-            let page = HeldGroups { after: None, limit: GROUPS_MAX };
-            for group in store.admin().groups(page).await? {
-                let statuses = vec![Status::New, Status::Retry];
-                let select = Select { statuses, group: Some(group.group), ..Select::default() };
-                held += store.admin().count(select.clone()).await?;
-                if delayed > 0 {
-                    delayed = delayed.saturating_sub(delayed_of(store, select).await?);
+            let mut page = HeldGroups { after: None, limit: GROUPS_PAGE };
+            loop {
+                let groups = store.admin().groups(page.clone()).await?;
+                page.after =
+                    groups.last().filter(|_| groups.len() == GROUPS_PAGE).map(|last| last.group.clone());
+                for group in groups {
+                    if shares && group.group.as_str() == Ungrouped::GROUP {
+                        held += without_group(store).await?;
+                    }
+                    let select = Select { group: Some(group.group), ..pending_rows() };
+                    held += store.admin().count(select.clone()).await?;
+                    if delayed > 0 {
+                        delayed = delayed.saturating_sub(delayed_of(&**store, select).await?);
+                    }
+                }
+                if page.after.is_none() {
+                    break;
                 }
             }
         }
         let queued = stats.queued;
         let waiting = pending.saturating_sub(held + delayed + queued);
         Ok(Self { waiting, held, delayed, queued, beside: 0 })
+    }
+}
+
+fn pending_rows() -> Select {
+    Select { statuses: vec![Status::New, Status::Retry], ..Select::default() }
+}
+
+/// Counts the pending items without a group.
+async fn without_group(store: &AnyTable) -> Result<u64, StoreError> {
+    let mut list =
+        List { select: pending_rows(), limit: ROWS_PAGE, contents: Contents::LeftOut, ..List::default() };
+    let mut count = 0;
+    loop {
+        let rows = store.admin().list(list.clone()).await?;
+        count += rows.iter().filter(|row| row.group.is_none()).count() as u64;
+        let Some(last) = rows.last().filter(|_| rows.len() == ROWS_PAGE) else { return Ok(count) };
+        (list.after, list.after_id) = (Some(last.seq), Some(last.id.clone()));
     }
 }
 
@@ -61,8 +93,7 @@ async fn delayed_of(store: &dyn Table, select: Select) -> Result<u64, StoreError
 
 /// Counts all pending events. It reads only the table of events, so it works where other tables are missing.
 pub(crate) async fn pending(store: &dyn Table) -> Result<u64, StoreError> {
-    let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
-    store.admin().count(select).await
+    store.admin().count(pending_rows()).await
 }
 
 impl std::ops::Add for Left {

@@ -179,8 +179,10 @@ impl Relay {
     /// Counts the pending events of all sources by the reason why they were not delivered.
     pub async fn left(&self) -> Result<Left, StoreError> {
         let mut left = Left::default();
-        for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
-            left = left + Left::count(&*part.store).await?;
+        for source in &self.shared.sources {
+            for part in source.parts() {
+                left = left + Left::count(&part.store, source.config.ungrouped).await?;
+            }
         }
         for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {
             left.beside += pending(&*beside).await?;

@@ -265,6 +265,9 @@ impl Source {
         let mut tables = Vec::new();
         for (route, table) in wanted(config, layout) {
             let store = self.connect(Some(layout), &table).await?;
+            if config.migrate {
+                self.refuse_beside_pending(&table, &store).await?;
+            }
             let ready = async {
                 if config.migrate {
                     store.admin().migrate().await?;
@@ -278,6 +281,22 @@ impl Source {
         }
         self.look_beside(layout).await;
         Ok(tables)
+    }
+
+    /// Refuses to create native tables beside tables of items with pending events, as `pillarbox migrate` does.
+    async fn refuse_beside_pending(&self, table: &TableName, store: &AnyTable) -> Result<(), SourceError> {
+        let (url, options) = (self.config.database_url.reveal(), self.options(None, table));
+        let pending = pillarbox_stores::pending_items_beside(url, &options, store).await;
+        match pending.map_err(|error| self.failed(table, store.facts().layout(), &error))? {
+            None => Ok(()),
+            Some(pending) => Err(SourceError {
+                name: self.config.name.clone(),
+                kind: ErrorKind::Schema,
+                what: format!(
+                    "{pending}; set layout = \"flowcatalyst\" to drain it, or run `pillarbox migrate --layout native --force` to have both"
+                ),
+            }),
+        }
     }
 
     /// The error of a table that can't be used. If rights are missing, it names the statements that grant them.
@@ -337,11 +356,15 @@ impl Source {
 
     async fn connect(&self, layout: Option<Layout>, table: &TableName) -> Result<AnyTable, SourceError> {
         let config = &self.config;
-        let missing = if config.migrate { MissingFile::Create } else { MissingFile::Refuse };
-        let options = Options { table: table.clone(), layout, schema: config.schema.clone(), missing };
         let url = config.database_url.reveal();
-        let connected = pillarbox_stores::connect(url, &options).await;
+        let connected = pillarbox_stores::connect(url, &self.options(layout, table)).await;
         connected.map_err(|error| SourceError::connecting(&config.name, url, &error))
+    }
+
+    fn options(&self, layout: Option<Layout>, table: &TableName) -> Options {
+        let config = &self.config;
+        let missing = if config.migrate { MissingFile::Create } else { MissingFile::Refuse };
+        Options { table: table.clone(), layout, schema: config.schema.clone(), missing }
     }
 
     fn failed(&self, table: &TableName, layout: Layout, error: &StoreError) -> SourceError {

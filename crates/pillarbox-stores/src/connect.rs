@@ -65,22 +65,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectEr
     Ok(store)
 }
 
-/// The outbox of the other layout in the same database, if there is one. Draining one of the two does not
-/// deliver the events of the other.
-pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<AnyTable> {
-    let layout = Layout::ALL.into_iter().find(|other| *other != layout)?;
-    let options = Options {
-        layout: Some(layout),
-        table: TableName::usual(layout),
-        missing: MissingFile::Refuse,
-        ..options.clone()
-    };
-    let other = open(url, &options).await.ok()?;
-    other.admin().check().await.is_ok().then_some(other)
-}
-
 /// Opens the table with the type that fits its layout.
-async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
+pub(crate) async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
     let opener = kind_of(url)?.opener()?;
     match options.layout() {
         Layout::Native => (opener.open)(url, options).await.map(AnyTable::Native),

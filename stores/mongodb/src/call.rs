@@ -21,7 +21,7 @@ const STATEMENTS: usize = 500;
 const INSERTS: (usize, usize) = (50_000, 32 << 20);
 
 /// The parameters of a read.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Find {
     pub(crate) filter: Document,
     pub(crate) sort: Option<Document>,

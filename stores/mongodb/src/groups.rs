@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
-use pillarbox::model::{EventId, GroupKey, Status, stored_error};
+use pillarbox::model::{EventId, GroupKey, Status, held_reason};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 
@@ -155,7 +155,7 @@ pub(crate) async fn block(
     let fresh = doc! {
         "state": GroupState::Blocked.as_str(),
         "event_id": event.as_str(),
-        "reason": stored_error(error),
+        "reason": held_reason(error),
         "held_by": "engine",
         "since": us(now),
     };

@@ -185,12 +185,17 @@ SELECT 0, id, 0 FROM {event} WHERE id IN ({ids}) AND status = 'PENDING' ORDER BY
 DELETE FROM {event} WHERE id IN ({ids})
 
 -- name: items_purge
--- Deletes items of one status that ended before a time; locks the rows.
-DELETE FROM {event} WHERE status = ? AND coalesce(processed_at, created_at) < {now} - INTERVAL ? MICROSECOND LIMIT ?
+-- Deletes items of one status that ended before a time, except those that hold a group; locks the rows.
+DELETE FROM {event} WHERE status = ? AND coalesce(processed_at, created_at) < {now} - INTERVAL ? MICROSECOND AND {free} LIMIT ?
 
 -- name: items_purge_any
--- Deletes items that were written before a time, whatever their status; locks the rows.
-DELETE FROM {event} WHERE created_at < {now} - INTERVAL ? MICROSECOND LIMIT ?
+-- Deletes items that were written before a time, whatever their status, except those that hold a group; locks
+-- the rows.
+DELETE FROM {event} WHERE created_at < {now} - INTERVAL ? MICROSECOND AND {free} LIMIT ?
+
+-- name: items_free
+-- Whether no group is held behind an item; no lock.
+NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = CONVERT({event}.id USING utf8mb4) {by_bytes})
 
 -- name: list
 -- A page of items by id in ascending order, with or without contents; no lock.

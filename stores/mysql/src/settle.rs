@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use pillarbox::model::{GroupKey, Lane, Status, StepState, stored_error};
+use pillarbox::model::{GroupKey, Lane, Status, StepState, held_reason, stored_error};
 use pillarbox::port::{Change, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
@@ -407,7 +407,7 @@ pub(crate) async fn block_groups(
             Some((_, None)) => prepared(&*sql.group_head).bind(event).bind(key),
             None => {
                 let query = prepared(&*sql.group_hold).bind(key).bind(GroupState::Blocked.as_str());
-                query.bind(event).bind(error).bind("engine").bind(Time(now))
+                query.bind(event).bind(held_reason(error)).bind("engine").bind(Time(now))
             }
         };
         query.execute(&mut *connection).await?;

@@ -185,7 +185,7 @@ statements! {
             rights_update, rights_delete;
         items: items_columns, items_index_name, items_large, items_claim, items_leads, items_stuck, items_take_find,
             items_take_lock, items_recover_find, items_recover_lock, items_recover, items_settle_find, items_settle_busy,
-            items_settle, items_purge, items_purge_any;
+            items_settle, items_purge, items_purge_any, items_free;
     }
     each statement -> Arc<str> {
         insert: insert;

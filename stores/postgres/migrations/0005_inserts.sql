@@ -34,11 +34,17 @@ CREATE TRIGGER pillarbox_insert BEFORE INSERT ON {event} FOR EACH ROW WHEN (NEW.
 
 -- Moves a row whose lane or group was changed by a statement that does not know that the slot follows. A BEFORE
 -- trigger would lock each row of every update once more.
+-- The table is named by its own number: the search path of the session may lead elsewhere.
 CREATE OR REPLACE FUNCTION {slot_update}() RETURNS trigger LANGUAGE plpgsql AS $body$
+DECLARE
+    moved smallint := coalesce(NEW.lane, (hashtext(coalesce(NEW.message_group,
+        coalesce(NEW.aggregate_type, '__GLOBAL__') || '/' || NEW.aggregate_id, NEW.event_id)) & 63)::smallint);
 BEGIN
-    UPDATE {event} e SET slot = coalesce(NEW.lane, (hashtext(coalesce(NEW.message_group,
-        coalesce(NEW.aggregate_type, '__GLOBAL__') || '/' || NEW.aggregate_id, NEW.event_id)) & 63)::smallint)
-    WHERE e.event_id = NEW.event_id;
+    IF NEW.lane < -2 OR NEW.lane BETWEEN 0 AND 63 THEN
+        RAISE check_violation USING MESSAGE = format('lane %s of event %s does not exist; leave it NULL', NEW.lane, NEW.event_id);
+    ELSIF NEW.slot IS DISTINCT FROM moved THEN
+        EXECUTE format('UPDATE %s SET slot = $1 WHERE event_id = $2', TG_RELID::regclass) USING moved, NEW.event_id;
+    END IF;
     RETURN NULL;
 END
 $body$;

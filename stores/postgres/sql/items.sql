@@ -322,13 +322,15 @@ recorded AS (INSERT INTO {audit} (at, actor, action, target) SELECT t.now, $3, '
 SELECT id, NULL::integer FROM gone
 
 -- name: purge
--- Deletes items of one status that ended before a time. Locks the rows and skips rows that others have
--- locked. Checks the status again under the lock, because an item may have been replayed.
+-- Deletes items of one status that ended before a time. Keeps the dead head of a blocked group. Locks the rows
+-- and skips rows that others have locked. Checks the status again under the lock, because an item may have
+-- been replayed.
 WITH before AS MATERIALIZED (
     SELECT coalesce($3, clock_timestamp()) AT TIME ZONE 'UTC' - $4 * interval '1 microsecond' AS at,
         CASE $1::smallint WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AS status),
 old AS MATERIALIZED (
     SELECT e.ctid FROM {event} e, before WHERE e.status = before.status AND coalesce(e.processed_at, e.created_at) < before.at
+{if held}        AND ($1::smallint = 1 OR NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = e.id::text COLLATE "C"))
     LIMIT $2 FOR UPDATE OF e SKIP LOCKED),
 gone AS (
     DELETE FROM {event} e USING before
@@ -337,10 +339,13 @@ gone AS (
 SELECT count(*) FROM gone
 
 -- name: purge_any
--- Deletes items that were written before a time, whatever their status. Locks the rows and skips rows that
--- others have locked.
+-- Deletes items that were written before a time, whatever their status. Keeps the dead head of a blocked group.
+-- Locks the rows and skips rows that others have locked.
 WITH before AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AT TIME ZONE 'UTC' - $3 * interval '1 microsecond' AS at),
-old AS MATERIALIZED (SELECT e.ctid FROM {event} e, before WHERE e.created_at < before.at LIMIT $1 FOR UPDATE OF e SKIP LOCKED),
+old AS MATERIALIZED (
+    SELECT e.ctid FROM {event} e, before WHERE e.created_at < before.at
+{if held}        AND NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = e.id::text COLLATE "C")
+    LIMIT $1 FOR UPDATE OF e SKIP LOCKED),
 gone AS (
     DELETE FROM {event} e USING before WHERE e.ctid = ANY (ARRAY(SELECT ctid FROM old)) AND e.created_at < before.at RETURNING 1)
 SELECT count(*) FROM gone

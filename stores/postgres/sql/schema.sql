@@ -42,8 +42,14 @@ SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass({event_name}) AND 
 ALTER TABLE {event} SET (fillfactor = 45);
 
 -- name: rights
--- Which of these privileges on existing tables this user lacks, and the name of the user; no lock.
+-- Which of these privileges on existing tables, columns and sequences this user lacks, and the name of the
+-- user; no lock. UPDATE on a sequence includes what USAGE allows.
 SELECT w.place, current_user::text
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (name, wanted, place)
-WHERE to_regclass(w.name) IS NOT NULL AND NOT has_table_privilege(to_regclass(w.name), w.wanted)
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (name, wanted, columns, place)
+    JOIN pg_class c ON c.oid = to_regclass(w.name)
+WHERE NOT CASE
+    WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, CASE w.wanted WHEN 'USAGE' THEN 'USAGE, UPDATE' ELSE w.wanted END)
+    WHEN w.columns = '' THEN has_table_privilege(c.oid, w.wanted)
+    ELSE (SELECT bool_and(has_column_privilege(c.oid, a.attnum, w.wanted)) FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attname = ANY (string_to_array(w.columns, ', '))) END
 ORDER BY w.place

@@ -154,7 +154,7 @@ changed AS (
 SELECT {claimed_unchanged}
 
 -- name: settle
--- Applies outcomes of every kind under a fence.
+-- Applies outcomes of every kind under a fence. The reason of a blocked group is the first line of the error.
 -- Share lock on the node's row; then locks the rows, the groups that become blocked, and the members and
 -- joins of messages that ended. It waits for rows that others have locked, briefly or not, or
 -- skips them as in `done`.
@@ -215,7 +215,7 @@ remembered AS (
     WHERE recorded ORDER BY place),
 blocked AS (
     INSERT INTO {group} AS g (group_key, state, event_id, reason, held_by, since)
-    SELECT DISTINCT ON (blocks) blocks, 'blocked', event_id, error, 'engine', t.now FROM changed, t
+    SELECT DISTINCT ON (blocks) blocks, 'blocked', event_id, split_part(error, E'\n', 1), 'engine', t.now FROM changed, t
     WHERE blocks IS NOT NULL ORDER BY blocks, place
     ON CONFLICT (group_key) DO UPDATE SET event_id = excluded.event_id WHERE g.event_id IS NULL
     RETURNING 1),

@@ -62,8 +62,9 @@ pub(crate) async fn cancel(
 }
 
 pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, DriverError> {
-    let query = purging(session.query(purge_text(sql, request)), request);
-    let row = query.fetch_one(&mut session.connection).await?;
+    let prepared = session.prepared();
+    let text = purge_text(&mut session.connection, sql, request, prepared).await?;
+    let row = purging(session.query(text), request).fetch_one(&mut session.connection).await?;
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
@@ -77,14 +78,25 @@ pub(crate) async fn purge_in_turn(
     if !tx.query(&sql.purge_turn).fetch_one(&mut *tx.tx).await?.try_get::<bool, _>(0)? {
         return Ok(0);
     }
-    let query = purging(tx.query(purge_text(sql, request)), request);
-    let row = query.fetch_one(&mut *tx.tx).await?;
+    let prepared = tx.prepared();
+    let text = purge_text(&mut tx.tx, sql, request, prepared).await?;
+    let row = purging(tx.query(text), request).fetch_one(&mut *tx.tx).await?;
     tx.commit().await?;
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
-fn purge_text<'s>(sql: &'s Sql, request: &Purge) -> &'s Arc<str> {
-    if request.status == PurgeStatus::Any { &sql.purge_any } else { &sql.purge }
+/// The statement for a request. A table of items may have no tables of ours beside it.
+async fn purge_text<'s>(
+    connection: &mut PgConnection,
+    sql: &'s Sql,
+    request: &Purge,
+    prepared: Prepared,
+) -> Result<&'s Arc<str>, DriverError> {
+    let purge = if request.status == PurgeStatus::Any { &sql.purge_any } else { &sql.purge };
+    let Some(alone) = &purge.alone else { return Ok(&purge.held) };
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.tables))).persistent(prepared == Prepared::Kept);
+    let beside = query.fetch_one(connection).await?.try_get::<bool, _>(0)?;
+    Ok(if beside { &purge.held } else { alone })
 }
 
 fn purging<'q>(query: Query<'q>, request: &Purge) -> Query<'q> {

@@ -1,4 +1,4 @@
-//! Table privileges: which ones delivery and purges need, and which of them this user lacks.
+//! Privileges on tables, columns and the sequence: which ones delivery and purges need, and which of them this user lacks.
 
 use pillarbox::port::Lacking;
 use sqlx::{AssertSqlSafe, Row};
@@ -14,14 +14,22 @@ pub(crate) enum For {
     Purge,
 }
 
-/// A table by the name of its placeholder, a privilege on it, and what needs that privilege.
+/// A table or sequence by the name of its placeholder, a privilege on it as in a GRANT statement, and what needs
+/// that privilege.
 pub(crate) type Right = (&'static str, &'static str, For);
 
 /// Privileges on the tables of the native outbox.
 pub(crate) const NATIVE: &[Right] = &[
     ("event", "SELECT", For::Delivery),
-    ("event", "UPDATE", For::Delivery),
+    (
+        "event",
+        "UPDATE (seq, lane, slot, status, attempts, available_at, done_at, last_error, processed_by, locked_by, \
+         locked_at, locked_until)",
+        For::Delivery,
+    ),
     ("event", "DELETE", For::Purge),
+    ("sequence", "SELECT", For::Delivery),
+    ("sequence", "USAGE", For::Delivery),
     ("meta", "UPDATE", For::Delivery),
     ("attempt", "SELECT", For::Delivery),
     ("attempt", "INSERT", For::Delivery),
@@ -36,7 +44,7 @@ pub(crate) const NATIVE: &[Right] = &[
 /// Privileges on a table of items.
 pub(crate) const ITEMS: &[Right] = &[
     ("event", "SELECT", For::Delivery),
-    ("event", "UPDATE", For::Delivery),
+    ("event", "UPDATE (status, retry_count, processed_at, error_message)", For::Delivery),
     ("event", "DELETE", For::Purge),
 ];
 
@@ -67,10 +75,11 @@ pub(crate) async fn lacking(
         .map(|(table, right, needed)| (sql.names.get(table).to_owned(), *right, *needed))
         .collect();
     let names: Vec<&str> = rights.iter().map(|(name, _, _)| name.as_str()).collect();
-    let wanted: Vec<&str> = rights.iter().map(|(_, right, _)| *right).collect();
+    let (wanted, columns): (Vec<&str>, Vec<&str>) =
+        rights.iter().map(|(_, right, _)| by_column(right)).unzip();
     // Not kept prepared: a pooler may run the next statement on another server connection.
     let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.rights))).persistent(false);
-    let rows = query.bind(names).bind(wanted).fetch_all(&mut session.connection).await?;
+    let rows = query.bind(names).bind(wanted).bind(columns).fetch_all(&mut session.connection).await?;
     let mut missing = Vec::with_capacity(rows.len());
     let mut user = String::new();
     for row in rows {
@@ -79,18 +88,25 @@ pub(crate) async fn lacking(
         missing.extend(rights.get(place.wrapping_sub(1)));
     }
     Ok(Lacking {
-        deliver: grants(&missing, For::Delivery, &user),
-        purge: grants(&missing, For::Purge, &user),
+        deliver: grants(&missing, For::Delivery, &user, sql),
+        purge: grants(&missing, For::Purge, &user, sql),
     })
 }
 
-/// One GRANT statement per table.
-fn grants(missing: &[&(String, &str, For)], needed: For, user: &str) -> Vec<String> {
+/// Splits a privilege into its word and its columns, which are empty if it is on the whole table.
+fn by_column(right: &'static str) -> (&'static str, &'static str) {
+    right.strip_suffix(')').and_then(|right| right.split_once(" (")).unwrap_or((right, ""))
+}
+
+/// One GRANT statement per table or sequence.
+fn grants(missing: &[&(String, &str, For)], needed: For, user: &str, sql: &Sql) -> Vec<String> {
     let missing: Vec<_> = missing.iter().filter(|(_, _, of)| *of == needed).collect();
     let tables = missing.chunk_by(|one, next| one.0 == next.0);
     let grant = |table: &[&&(String, &str, For)]| {
         let rights: Vec<&str> = table.iter().map(|(_, right, _)| *right).collect();
-        format!("GRANT {} ON {} TO \"{}\"", rights.join(", "), table[0].0, user.replace('"', "\"\""))
+        let (name, user) = (&table[0].0, user.replace('"', "\"\""));
+        let kind = if name == sql.names.get("sequence") { "SEQUENCE " } else { "" };
+        format!("GRANT {} ON {kind}{name} TO \"{user}\"", rights.join(", "))
     };
     tables.map(grant).collect()
 }

@@ -244,6 +244,11 @@ impl Names {
         ByOnDone { keep: settling(OnDone::Keep), delete: settling(OnDone::Delete) }
     }
 
+    fn purging(&self, text: &str) -> Purging {
+        let alone = self.either(None, Some(self.statement(&form(text, &[]))));
+        Purging { held: self.statement(&form(text, &["held"])), alone }
+    }
+
     fn claiming(&self, text: &str) -> Claiming {
         let form = |part: &str| self.statement(&form(text, &[part]));
         Claiming { all: form("all"), one: form("one"), several: form("several") }
@@ -353,6 +358,13 @@ impl<T> ByOnDone<T> {
     }
 }
 
+/// A purge, which keeps the heads of held groups.
+pub(crate) struct Purging {
+    pub(crate) held: Arc<str>,
+    /// The form for a table of items without our tables beside it, where no group can be held.
+    pub(crate) alone: Option<Arc<str>>,
+}
+
 /// A claim of messages in three forms: of all topics, of one topic, and of several.
 pub(crate) struct Claiming {
     pub(crate) all: Arc<str>,
@@ -400,7 +412,7 @@ statements! {
     }
     each statement -> Arc<str> {
         membership: node_evict, waiting;
-        operate: revive, cancel, purge, purge_any;
+        operate: revive, cancel;
         inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
     }
@@ -410,6 +422,7 @@ statements! {
     one settle_items -> ByOnDone<ItemSettling> { items: items_settle; }
     one claiming -> Claiming { claim: claim_queue; }
     one taking -> Taking { items: take; }
+    each purging -> Purging { operate: purge, purge_any; }
     one selecting -> Selecting<Arc<str>> { inspect: count; }
     each selecting -> Selecting<Arc<str>> { operate: replay, discard; inspect: list, list_newest; }
     one script -> String { schema: node_state, page_room; items: create_items, create_beside; }

@@ -281,6 +281,24 @@ async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The same on FlowCatalyst's tables.
+async fn operate_items(store: &PostgresItemStore) -> Result<(), StoreError> {
+    let by = "grants".to_owned();
+    store.stats().await?;
+    store.nodes().await?;
+    store.audit(10).await?;
+    let group = GroupKey::new("z");
+    for action in [GroupAction::Pause, GroupAction::Resume] {
+        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
+        store.change_group(change).await?;
+    }
+    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
+    let purge = Purge { status: PurgeStatus::Dead, older_than: Duration::ZERO, limit: 10, now: None };
+    store.purge(purge).await.map(drop)
+}
+
 /// EVT-040, EVT-048, OBX-123, OBX-124: each role does its work with the grants of the guide, and no more than that.
 #[tokio::test]
 async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
@@ -315,6 +333,10 @@ async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
             "INSERT INTO shop.outbox_audit (at, actor, action, target) VALUES (now(), 'a', 'b', 'c')",
         ),
         ("shop_deliver", "DROP TABLE shop.outbox_event"),
+        ("shop_deliver", "UPDATE shop.outbox_event SET payload = '{}'"),
+        ("shop_work", "UPDATE shop.outbox_event SET message_group = 'x'"),
+        ("shop_operate", "UPDATE shop.outbox_event SET headers = '{}'"),
+        ("shop_relay", "UPDATE shop.outbox_events SET payload = '{}'"),
         ("shop_write", "SELECT * FROM shop.outbox_join"),
         (
             "shop_work",
@@ -401,6 +423,7 @@ async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
     let Some(site) = Site::new("grants").await else { return };
     fill_items(&site.items("shop_migrate")).await.unwrap();
     relay_items(&site.items("shop_relay"), random_node()).await.unwrap();
+    operate_items(&site.items("shop_operate")).await.unwrap();
     for [privilege, thing, role] in grants(ITEM_GRANTS) {
         site.run("DELETE FROM shop.outbox_events; DELETE FROM shop.outbox_events_group").await;
         site.run("DELETE FROM shop.outbox_events_node; DELETE FROM shop.outbox_events_slot WHERE slot > 0")
@@ -408,10 +431,39 @@ async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
         site.run("UPDATE shop.outbox_events_slot SET holder = NULL").await;
         fill_items(&site.items("shop_migrate")).await.unwrap();
         site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
-        let answer = relay_items(&site.items(&role), random_node()).await;
+        let answer = match role.as_str() {
+            "shop_relay" => relay_items(&site.items(&role), random_node()).await,
+            _ => operate_items(&site.items(&role)).await,
+        };
         site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;
         let error = answer.expect_err(&format!("{role} does not need {privilege} on {thing}"));
         assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {thing} for {role}: {error}");
+    }
+    site.clear().await;
+}
+
+/// PBX-104: whatever a node lacks is told before the first delivery, with the statement that grants it.
+#[tokio::test]
+async fn each_right_of_a_node_is_missed_and_granted_as_printed() {
+    let Some(site) = Site::new("grants").await else { return };
+    let store = site.store("shop_deliver");
+    let lacking = store.lacking().await.unwrap();
+    assert_eq!((lacking.deliver.len(), lacking.purge.len()), (0, 0), "{lacking:?}");
+    let things = ["SEQUENCE shop.outbox_event_seq", "shop.outbox_event", "shop.outbox_group"];
+    for [privilege, thing, role] in grants(GRANTS) {
+        if role != "shop_deliver" || !things.contains(&thing.as_str()) {
+            continue;
+        }
+        site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
+        let lacking = store.lacking().await.unwrap();
+        let printed = [lacking.deliver, lacking.purge].concat();
+        let [grant] = printed.as_slice() else { panic!("{privilege} on {thing}: {printed:?}") };
+        let word = privilege.split(' ').next().unwrap_or_default();
+        assert!(grant.starts_with(&format!("GRANT {word}")), "{privilege} on {thing}: {grant}");
+        assert_eq!(grant.contains(" ON SEQUENCE "), thing.starts_with("SEQUENCE"), "{grant}");
+        site.master.execute(AssertSqlSafe(grant.clone())).await.unwrap();
+        let lacking = store.lacking().await.unwrap();
+        assert_eq!((lacking.deliver.len(), lacking.purge.len()), (0, 0), "{grant}: {lacking:?}");
     }
     site.clear().await;
 }

@@ -197,13 +197,15 @@ RETURNING 0
 
 -- name: ended
 -- Items of one status that ended before a time, or were written before it if their end is not recorded; under
--- the write lock.
+-- the write lock. Leaves out dead items that hold a group.
 SELECT rowid, id FROM {event}
-WHERE status = CASE ?1 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?2 LIMIT ?3
+WHERE status = CASE ?1 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?2
+    AND (?1 = 1 OR {free}) LIMIT ?3
 
 -- name: written_before
--- Items that were written before a time, whatever their status; under the write lock.
-SELECT rowid, id FROM {event} WHERE created_at < ?1 ORDER BY id LIMIT ?2
+-- Items that were written before a time, whatever their status; under the write lock. Leaves out dead items that
+-- hold a group.
+SELECT rowid, id FROM {event} WHERE created_at < ?1 AND {free} ORDER BY id LIMIT ?2
 
 -- name: purge
 -- Deletes one item that ended before a time, unless it was replayed meanwhile; under the write lock.

@@ -1,7 +1,7 @@
 //! Held groups: listing them, and pausing, resuming, unblocking and skipping.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, GroupKey, stored_error};
+use pillarbox::model::{EventId, GroupKey, held_reason};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -91,7 +91,7 @@ pub(crate) fn block_group(
     error: &str,
     now: Timestamp,
 ) -> Result<(), DriverError> {
-    let block = params![group.as_str(), event.as_str(), stored_error(error), now.as_microsecond()];
+    let block = params![group.as_str(), event.as_str(), held_reason(error), now.as_microsecond()];
     if connection.prepare_cached(&sql.group_block)?.execute(block)? > 0 {
         connection.prepare_cached(&sql.epoch_grow)?.execute([])?;
     }

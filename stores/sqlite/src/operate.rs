@@ -12,7 +12,7 @@ use crate::joins::Ended;
 use crate::kind::Kind;
 use crate::row::lossy_text;
 use crate::settle::remembers;
-use crate::sql::Sql;
+use crate::sql::{Purging, Sql};
 use crate::time::{earlier, now};
 use crate::transaction::SqliteTransaction;
 
@@ -96,11 +96,11 @@ pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<
     let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, lossy_text(row, 1)?));
     let rows: Vec<(i64, String)> = match status {
         Some(status) => tx
-            .prepare_cached(&tx.sql.ended)?
+            .prepare_cached(purge_text(tx, &tx.sql.ended)?)?
             .query_map(params![status, before, limit], found)?
             .collect::<Result<_, _>>()?,
         None => tx
-            .prepare_cached(&tx.sql.written_before)?
+            .prepare_cached(purge_text(tx, &tx.sql.written_before)?)?
             .query_map(params![before, limit], found)?
             .collect::<Result<_, _>>()?,
     };
@@ -120,6 +120,13 @@ pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<
         K::purge_joins(tx, before_us, limit)?;
     }
     Ok(purged)
+}
+
+/// The form of a search for these tables. A table of items may have no tables of ours beside it.
+fn purge_text<'s>(tx: &SqliteTransaction, search: &'s Purging) -> Result<&'s str, DriverError> {
+    let Some(alone) = &search.alone else { return Ok(&search.held) };
+    let beside: bool = tx.prepare_cached(&tx.sql.tables)?.query_row([], |row| row.get(0))?;
+    Ok(if beside { &search.held } else { alone })
 }
 
 /// Makes a dead event new again, in its place.

@@ -21,6 +21,9 @@ const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAI
     AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
     AND (?6 IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < ?6))";
 
+/// Whether no group is held behind an item.
+const FREE: &str = "NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = {event}.id)";
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     layout: Layout,
@@ -66,6 +69,7 @@ impl Names {
             ("{event_delayed}", "delayed"),
             ("{event_queue}", "queue"),
             ("{event_topic}", "topic"),
+            ("{event_number}", "number"),
         ];
         names.replacements.add_each(&indexes, |index| format!("\"{event}_{index}\""));
         let beside = [
@@ -100,6 +104,11 @@ impl Names {
         self.replacements.statement(text)
     }
 
+    fn purging(&self, text: &str) -> Purging {
+        let form = |free: &str| self.statement(&text.replace("{free}", free));
+        Purging { held: form(FREE), alone: self.either(None, Some(form("true"))) }
+    }
+
     fn selecting(&self, text: &str) -> Selecting<String> {
         let (id, pending, dead, matches) = self.either(
             (
@@ -125,6 +134,13 @@ impl Names {
             dead: by(dead),
         }
     }
+}
+
+/// A search for rows to purge, which leaves out the heads of held groups.
+pub(crate) struct Purging {
+    pub(crate) held: String,
+    /// The form for a table of items without our tables beside it, where no group can be held.
+    pub(crate) alone: Option<String>,
 }
 
 // Statements under `one` are the same for both kinds of tables, or belong to one kind
@@ -157,10 +173,11 @@ statements! {
         fetch: next_due;
         settle: done, done_delete, retry, dead, attempt, waits, release, remembers;
         membership: slots, slot_trust, slots_evict, slots_sweep, first_pending;
-        operate: locate, revive, discard, cancel, ended, written_before, purge, purge_any;
+        operate: locate, revive, discard, cancel, purge, purge_any;
         inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
     }
+    each purging -> Purging { operate: ended, written_before; }
     one selecting -> Selecting<String> { inspect: count; }
     each selecting -> Selecting<String> { operate: dead_matching; inspect: list, list_newest; }
     one script -> String { items: create_items, create_beside; }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use pillarbox::model::Layout;
-use pillarbox::port::{AnyTable, Select};
+use pillarbox::port::AnyTable;
 use pillarbox_terminal::error::{CommandError, CommandResult};
-use pillarbox_terminal::output::{Ink, Printable, counted};
+use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
 
 use super::Session;
@@ -53,21 +53,13 @@ impl Migrate {
     }
 }
 
-/// Refuses to create native tables beside tables of items with pending events. The new tables would look like
-/// an empty outbox, and the pending events would wait forever without a warning.
+/// Refuses to create native tables beside tables of items with pending events.
 async fn refuse_beside_pending(session: &Session, store: &AnyTable) -> CommandResult {
-    let is_there = store.admin().count(Select::default()).await.is_ok();
-    if store.items().is_some() || is_there {
-        return Ok(());
-    }
-    match session.target.pending_items().await? {
+    match session.target.pending_items_beside(store).await? {
         None => Ok(()),
-        Some((table, pending)) => Err(CommandError::conflict(format!(
-            "the table {} of the layout flowcatalyst has {}: tables of the layout native beside it would not deliver them",
-            table.as_str(),
-            counted(pending, "pending event"),
-        ))
-        .hint("leave --layout and --table out to use the tables that are there, or add --force to have both")),
+        Some(pending) => Err(CommandError::conflict(pending.to_string()).hint(
+            "leave --layout and --table out to use the tables that are there, or add --force to have both",
+        )),
     }
 }
 

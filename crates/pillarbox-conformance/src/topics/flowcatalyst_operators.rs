@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         failed_items_are_replayed_and_discarded,
         only_waiting_items_are_cancelled,
         ended_items_are_purged_by_age,
+        the_dead_head_of_a_blocked_group_stays,
         lists_come_in_pages_by_id,
         lists_and_counts_are_filtered,
         lists_leave_contents_out_where_nobody_wants_them,
@@ -36,7 +37,10 @@ async fn die(t: &Fixture, blocks: Option<&str>, now: i64) -> Result<(), StoreErr
     let rows = take_all(t, now).await?;
     let batch = rows.iter().map(|row| {
         let blocks = blocks.map(group);
-        outcome(row, Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks })
+        outcome(
+            row,
+            Change::Dead { error: "never\nas the endpoint said".to_owned(), counts: Counts::None, blocks },
+        )
     });
     let batch = batch.collect();
     assert_eq!(t.settle(Fence::Node(node(1)), batch, at(now)).await?.stale, NONE);
@@ -163,6 +167,7 @@ async fn a_dead_head_blocks_its_group_until_an_operator_acts(t: Fixture) -> Chec
     die(&t, Some("g"), 1).await?;
     let blocked = t.held_group("g").await?.expect("blocked");
     assert_eq!((blocked.event, blocked.by.as_str()), (Some(id(&tsid(1))), "engine"));
+    assert_eq!(blocked.reason.as_deref(), Some("never"), "not what the endpoint said");
     assert!(t.heartbeat(1, at(2)).await?.groups.is_some(), "nodes are told");
     assert!(t.change_group("g", GroupAction::Unblock, at(3)).await?);
     assert!(t.held_group("g").await?.is_none());
@@ -239,6 +244,29 @@ async fn ended_items_are_purged_by_age(t: Fixture) -> Checked {
         1,
         "whatever its status, by when it was written"
     );
+    Ok(())
+}
+
+/// PBX-072: without it, unblocking would silently pass over an item that nobody has delivered.
+async fn the_dead_head_of_a_blocked_group_stays(t: Fixture) -> Checked {
+    t.write(vec![row(item(1).group("g"))], at(0)).await?;
+    t.join(1, at(0)).await?;
+    die(&t, Some("g"), 1).await?;
+    t.write(vec![row(item(2))], at(0)).await?;
+    die(&t, None, 1).await?;
+    t.write(vec![row(item(3).group("g"))], at(0)).await?;
+    let admin = t.store.admin();
+    let purge = |status, limit| Purge { status, older_than: secs(5), limit, now: Some(at(99)) };
+    assert_eq!(admin.purge(purge(PurgeStatus::Dead, 1)).await?, 1, "what stays takes no place in a batch");
+    assert!(t.foreign.look(&tsid(2)).await?.is_none());
+    assert_eq!(admin.purge_in_turn(purge(PurgeStatus::Dead, 9)).await?, 0);
+    assert_eq!(admin.purge(purge(PurgeStatus::Any, 9)).await?, 1);
+    assert_eq!((look(&t, 1).await?.status.as_str(), t.foreign.look(&tsid(3)).await?), ("FAILED", None));
+    t.change_group("g", GroupAction::Pause, at(100)).await?;
+    assert_eq!(admin.purge(purge(PurgeStatus::Any, 9)).await?, 0, "it is blocked again when it is resumed");
+    t.change_group("g", GroupAction::Resume, at(100)).await?;
+    t.change_group("g", GroupAction::Skip, at(100)).await?;
+    assert_eq!(admin.purge(purge(PurgeStatus::Dead, 9)).await?, 1, "nothing waits behind it any more");
     Ok(())
 }
 

@@ -126,7 +126,9 @@ async fn an_endpoint_that_fails_is_told_everywhere() {
     let published = async {
         loop {
             let nodes = store.admin().nodes().await.unwrap();
-            if let Some(state) = nodes.into_iter().find_map(|node| node.state) {
+            let told = nodes.into_iter().find_map(|node| node.state);
+            // Before the first failure is known, the node tells of no sink.
+            if let Some(state) = told.filter(|state| !state.contains("\"sink\":null")) {
                 break state;
             }
         }
@@ -213,6 +215,28 @@ async fn groups_are_held_and_let_go_on_record() {
         let audit = store.admin().audit(10).await.unwrap();
         let by: Vec<_> = audit.iter().map(|entry| (entry.by.as_str(), entry.action.as_str())).collect();
         assert!(by.contains(&("admin/ann", "pause")) && by.contains(&("admin", "skip")), "{by:?}");
+    }
+}
+
+/// PBX-153: the reason of a blocked group does not repeat what the endpoint answered; the event does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_of_a_blocked_group_is_not_the_endpoints_answer() {
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
+        let recorder = Recorder::judging(|_| Verdict::Rejected {
+            error: "the endpoint answered 400\nsecret words".to_owned(),
+        });
+        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        write(&store, Some("g"), &numbered("p", 2)).await;
+        relay.until_empty().await;
+        let address = relay.admin_address().unwrap();
+        let held = get(address, "/api/v1/sources/default/groups").await.body;
+        assert!(held.contains("the endpoint answered 400") && !held.contains("secret words"), "{held}");
+        relay.close().await;
+        let held = store.admin().groups(HeldGroups::first()).await.unwrap();
+        assert_eq!(held[0].reason.as_deref(), Some("the endpoint answered 400"));
+        let shown = store.admin().show(held[0].event.clone().unwrap()).await.unwrap().unwrap();
+        assert!(format!("{shown:?}").contains("secret words"), "kept with the event");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The same on the tables `outbox_events` and `outbox_dispatch_jobs`.
 
 use pillarbox::model::Layout;
-use pillarbox::port::Verdict;
+use pillarbox::port::{GroupAction, GroupChange, Verdict};
 use pillarbox_relay::Route;
 
 use crate::kit::{Fixture, Recorder, numbered, statuses, text, write, write_as};
@@ -113,6 +113,50 @@ async fn closing_gives_back_what_was_not_delivered() {
         relay.until_empty().await;
         relay.close().await;
         assert_eq!(second.of_group("a"), numbered("a", 5));
+    }
+}
+
+/// RLY-070: however many groups are held, and if items without a group share a held one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn items_of_held_groups_are_counted_as_held() {
+    let fixture = Fixture::sqlite();
+    let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
+    let groups: Vec<String> = (0..201).map(|n| format!("g{n:03}")).collect();
+    for group in groups.iter().map(String::as_str).chain(["default"]) {
+        let (group, by) = (pillarbox::model::GroupKey::new(group), "ann".to_owned());
+        let change = GroupChange { group, action: GroupAction::Pause, by, reason: None, now: None };
+        assert!(events.admin().change_group(change).await.unwrap());
+    }
+    for group in [Some("default"), groups.first().map(String::as_str), groups.last().map(String::as_str)] {
+        write(&events, group, &numbered("x", 1)).await;
+    }
+    write(&events, None, &numbered("none", 2)).await;
+    let recorder = Recorder::new();
+    let mut relay = fixture.relay(&recorder, &[("dispatch-jobs-table", "")]).await;
+    relay.until_empty().await;
+    relay.close().await;
+    let left = relay.left().await.unwrap();
+    assert_eq!((left.held, left.waiting, recorder.events()), (5, 0, 0));
+}
+
+/// PBX-102: the same refusal as that of `pillarbox migrate`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn native_tables_are_not_made_beside_pending_items() {
+    for fixture in Fixture::all() {
+        let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
+        write(&events, None, &numbered("a", 2)).await;
+        let flags = fixture.flags(&[("layout", "native"), ("migrate", "true")]);
+        let input = pillarbox_relay::config::Input { flags, ..Default::default() };
+        let config = pillarbox_relay::config::RelayConfig::load(&input).unwrap();
+        let sinks = std::sync::Arc::new(crate::kit::Recorded(Recorder::new()));
+        let error = pillarbox_relay::Relay::start(pillarbox_relay::RelayParts { config, sinks }).await.err();
+        let error = error.expect("it refuses").to_string();
+        assert!(error.contains("outbox_events") && error.contains("2 pending events"), "{error}");
+        // The tables that someone made on purpose are used.
+        fixture.native().await;
+        let recorder = Recorder::new();
+        let mut relay = fixture.relay(&recorder, &[("layout", "native"), ("migrate", "true")]).await;
+        relay.close().await;
     }
 }
 

@@ -92,9 +92,24 @@ fn by_id(items: &[Value], elements: &[Element<'_>]) -> Result<Vec<usize>, String
     all.ok_or_else(|| "the answer has results of some of the events only".to_owned())
 }
 
-/// The verdict of one result. An element that is not an object, such as null, means success.
+/// The verdict of one element of the list.
+///
+/// An element that is not an object is a status or a success flag by itself. Null means success: endpoints that
+/// list errors by position leave the places of accepted events empty.
 fn verdict(item: &Value, answer: &EndpointResponse, unknown: &UnknownWords) -> Verdict {
-    let Some(item) = item.as_object() else { return Verdict::Accepted };
+    let by_itself = |name: &str| Map::from_iter([(name.to_owned(), item.clone())]);
+    match item {
+        Value::Null => Verdict::Accepted,
+        Value::Object(result) => verdict_of(result, answer, unknown),
+        Value::Bool(_) => verdict_of(&by_itself("success"), answer, unknown),
+        Value::String(_) | Value::Number(_) | Value::Array(_) => {
+            verdict_of(&by_itself("status"), answer, unknown)
+        }
+    }
+}
+
+/// The verdict of one result.
+fn verdict_of(item: &Map<String, Value>, answer: &EndpointResponse, unknown: &UnknownWords) -> Verdict {
     let status = item.get("status").filter(|status| !status.is_null());
     let said = status.map(meaning);
     let success = item.get("success").and_then(Value::as_bool);
@@ -228,9 +243,38 @@ mod tests {
 
         /// PBX-018
         #[test]
+        fn a_bare_word_nobody_knows_is_never_a_yes(word in "[a-zA-Z_ -]{0,12}") {
+            prop_assume!(Meaning::of_word(&word) == Meaning::Unknown);
+            let body = serde_json::json!([word, {"status": "ok"}]).to_string();
+            let Said::Each(verdicts) = said(body.as_bytes(), 2) else { panic!("{body}") };
+            prop_assert!(matches!(verdicts[0], Verdict::Unavailable { .. }), "{:?}", verdicts[0]);
+        }
+
+        /// PBX-018
+        #[test]
         fn rubbish_says_nothing(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err());
             prop_assert_eq!(said(&bytes, 2), Said::Nothing);
+        }
+    }
+
+    /// PBX-018: an element that is no object is judged as the status or the flag that it is.
+    #[test]
+    fn an_element_that_is_no_object_is_no_success_by_that() {
+        let of = |element: &str| {
+            let body = format!("[{element}, {{\"status\": \"ok\"}}]");
+            let Said::Each(verdicts) = said(body.as_bytes(), 2) else { panic!("{body}") };
+            assert_eq!(verdicts[1], Verdict::Accepted);
+            verdicts[0].clone()
+        };
+        for accepted in ["null", "\"OK\"", "true", "200"] {
+            assert_eq!(of(accepted), Verdict::Accepted, "{accepted}");
+        }
+        for endpoint in ["\"INTERNAL_ERROR\"", "503", "[]", "7", "\"\""] {
+            assert!(matches!(of(endpoint), Verdict::Unavailable { .. }), "{endpoint}: {:?}", of(endpoint));
+        }
+        for item in ["\"BAD_REQUEST\"", "400", "false"] {
+            assert!(matches!(of(item), Verdict::Failed { .. }), "{item}: {:?}", of(item));
         }
     }
 }

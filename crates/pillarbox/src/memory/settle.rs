@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::state::State;
 use super::stored::Stored;
 use super::time::later;
-use crate::model::{Attempt, EventId, GroupKey, Status, StepState, stored_error};
+use crate::model::{Attempt, EventId, GroupKey, Status, StepState, held_reason, stored_error};
 use crate::port::{Change, Counts, Fence, GroupState, HeldGroup, OnDone, Outcome, Settle, Settled, Wait};
 use crate::rules::{Move, transition};
 
@@ -122,7 +122,7 @@ impl State {
                     group: group.clone(),
                     state: GroupState::Blocked,
                     event: Some(outcome.id.clone()),
-                    reason: Some(stored_error(error)),
+                    reason: Some(held_reason(error)),
                     by: "engine".to_owned(),
                     since: now,
                 };

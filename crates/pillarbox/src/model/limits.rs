@@ -108,6 +108,15 @@ pub fn stored_error(error: &str) -> String {
     error.chars().map(|c| if c == '\0' { '\u{FFFD}' } else { c }).take(ERROR_MAX_CHARS).collect()
 }
 
+/// The reason why a group is blocked, from the error of its dead event: the first line.
+///
+/// Further lines may quote what an endpoint answered. They stay with the event; held groups are shown in places
+/// that must not show an answer.
+#[must_use]
+pub fn held_reason(error: &str) -> String {
+    stored_error(error.split('\n').next().unwrap_or_default())
+}
+
 /// The name of an outbox table, checked to be a plain identifier.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableName(String);

@@ -36,7 +36,7 @@ pub use layout::Layout;
 pub use limits::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, CORRELATION_ID_MAX, ERROR_MAX_CHARS, EVENT_ID_MAX, EVENT_TYPE_MAX,
     HEADER_KEY_MAX, HEADERS_MAX, Limits, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, ROW_BYTES_MAX,
-    TENANT_ID_MAX, TableName, stored_error,
+    TENANT_ID_MAX, TableName, held_reason, stored_error,
 };
 pub use names::{AggregateType, EventType, GLOBAL, Global};
 pub use new_columns::NewColumns;

@@ -10,7 +10,7 @@ use super::inspect::selection;
 use super::item::{COMPLETED, FAILED, PENDING, date, ended_before, now};
 use crate::call::{Call, Find};
 use crate::error::DriverError;
-use crate::groups::free_behind;
+use crate::groups::{free_behind, heads};
 use crate::operate::{only_dead, record};
 use crate::row::Fields;
 use crate::time::earlier;
@@ -71,15 +71,33 @@ pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, D
         return Ok(0);
     }
     let fields = Some(doc! { "_id": 1 });
-    let find = Find { filter: old.clone(), fields, limit: request.limit.min(MOST), ..Find::default() };
-    let found = call.find(&call.names().event, find).await?;
-    if found.is_empty() {
-        return Ok(0);
+    let mut find = Find { filter: old.clone(), fields, limit: request.limit.min(MOST), ..Find::default() };
+    loop {
+        let found = call.find(&call.names().event, find.clone()).await?;
+        let keys: Vec<Bson> = found.iter().map(|row| Fields::new(row).key()).collect();
+        let Some(last) = keys.last().cloned() else { return Ok(0) };
+        let keys = match request.status {
+            PurgeStatus::Done => keys,
+            PurgeStatus::Dead | PurgeStatus::Any => free_to_go(call, keys).await?,
+        };
+        if !keys.is_empty() {
+            let mut filter = old;
+            filter.insert("_id", doc! { "$in": keys });
+            return call.delete(&call.names().event, filter).await;
+        }
+        // Every item of this page must stay. Go on in the order of ids, or the page would block all others
+        // forever; without an order, the first page may be any. `$not` also finds ids of other types.
+        if find.sort.replace(doc! { "_id": 1 }).is_some() {
+            find.filter.insert("_id", doc! { "$not": { "$lte": last } });
+        }
     }
-    let ids: Vec<Bson> = found.iter().map(|row| Fields::new(row).key()).collect();
-    let mut filter = old;
-    filter.insert("_id", doc! { "$in": ids });
-    call.delete(&call.names().event, filter).await
+}
+
+/// Filters out the heads of held groups, because unblocking would silently skip a missing head.
+async fn free_to_go(call: &mut Call<'_>, keys: Vec<Bson>) -> Result<Vec<Bson>, DriverError> {
+    let ids: Vec<&str> = keys.iter().filter_map(Bson::as_str).collect();
+    let heads = heads(call, &ids).await?;
+    Ok(keys.into_iter().filter(|key| !key.as_str().is_some_and(|id| heads.contains(id))).collect())
 }
 
 /// Makes one failed item pending again and returns how many changed. Its time stays, so that the next take

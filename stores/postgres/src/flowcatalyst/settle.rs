@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pillarbox::model::{GroupKey, stored_error};
+use pillarbox::model::{GroupKey, held_reason, stored_error};
 use pillarbox::port::{Change, Fence, Outcome, Settle, Settled};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -56,7 +56,7 @@ async fn settle_beside(
         if !unchanged.contains(&place) {
             groups.push(GroupKey::as_str(group));
             ids.push(outcome.id.as_str());
-            errors.push(stored_error(error));
+            errors.push(held_reason(error));
         }
     }
     if !groups.is_empty() {

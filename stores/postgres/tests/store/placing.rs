@@ -82,6 +82,44 @@ async fn the_slot_follows_statements_that_do_not_know_it() {
     }
 }
 
+/// PBX-141: the trigger changes its own table, wherever the search path of the session leads.
+#[tokio::test]
+async fn the_slot_follows_in_sessions_with_another_search_path() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let Some(other) = Fixture::new().await else { return };
+    for one in [&fixture, &other] {
+        one.store().await;
+        one.execute(&insert("a", "7")).await;
+    }
+    let mut connection = fixture.connection().await;
+    for path in ["pg_catalog".to_owned(), other.schema.clone()] {
+        for change in ["lane = -1", "lane = NULL"] {
+            let sql = format!(
+                "SET search_path = {path}; UPDATE {}.outbox_event SET {change} WHERE event_id = 'a'",
+                fixture.schema
+            );
+            connection.execute(raw_sql(AssertSqlSafe(sql))).await.unwrap();
+            assert_eq!(fixture.number(MISPLACED).await, 0, "{path}: {change}");
+            assert_eq!(other.number(MISPLACED).await, 0, "{path}: {change}");
+        }
+    }
+}
+
+/// PBX-141: nor can an update by hand move it to where no reader would find it.
+#[tokio::test]
+async fn an_unknown_lane_is_refused_in_updates_by_hand() {
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.store().await;
+    fixture.execute(&insert("a", "7")).await;
+    let mut connection = fixture.connection().await;
+    for lane in [-3, 0, 63] {
+        let sql = format!("UPDATE outbox_event SET lane = {lane}");
+        let refused = connection.execute(raw_sql(AssertSqlSafe(sql))).await.unwrap_err();
+        let code = refused.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
+        assert_eq!(code.as_deref(), Some("23514"), "{lane}");
+    }
+}
+
 /// PBX-141: a plain writer cannot add a row that no reader would find.
 #[tokio::test]
 async fn a_plain_row_with_an_unknown_lane_or_status_is_refused() {

@@ -63,7 +63,7 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
         (&sql.promotable, "outbox_event_delayed (available_at<?)"),
         (&sql.next_due, "outbox_event_delayed"),
         (&sql.later_due, "outbox_event_delayed (available_at>?)"),
-        (&sql.ended, "outbox_event_ended (status=? AND done_at<?)"),
+        (&sql.ended.held, "outbox_event_ended (status=? AND done_at<?)"),
         (&sql.slots_sweep, "outbox_event_pending"),
         (&sql.written, "outbox_event_message (message_id=?)"),
         (&sql.stats_ended, "COVERING INDEX outbox_event_ended"),

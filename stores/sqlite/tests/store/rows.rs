@@ -47,6 +47,22 @@ async fn what_can_not_be_read_is_told_and_the_rows_around_it_come() {
     assert_eq!(records.iter().filter(|record| record.event.is_err()).count(), bad.len());
 }
 
+/// PBX-141: reading begins at the first number that SQLite gives.
+#[tokio::test]
+async fn a_row_with_a_number_that_nobody_reads_is_refused() {
+    let outbox = Outbox::new().await;
+    for (seq, id) in [(-1, "below"), (0, "zero"), (i64::MIN, "lowest")] {
+        let insert = format!(
+            "INSERT INTO outbox_event (seq, event_id, event_type, payload) VALUES ({seq}, '{id}', 'T', '{{}}')"
+        );
+        let refused = outbox.connection().execute_batch(&insert).unwrap_err().to_string();
+        assert!(refused.contains("seq must be above 0"), "{refused}");
+    }
+    plant(&outbox, "event_id, payload", "'plain', '{}'").await;
+    write(&outbox.store, vec![event("written")]).await.unwrap();
+    assert_eq!(fetch_all(&outbox.store).await.rows.len(), 2);
+}
+
 #[tokio::test]
 async fn a_row_that_can_not_be_read_keeps_its_group_and_id() {
     let outbox = Outbox::new().await;
