@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::Event;
-use pillarbox::model::{NewRow, Placement, Seq, Token, Written};
+use pillarbox::model::{NewRow, NodeId, Placement, Seq, Token, Written};
 use pillarbox::port::{
-    Admin, Change, Cursor, Fence, OnDone, Outcome, Purge, PurgeStatus, Select, Settle, Store, Table,
+    Admin, ByteLimits, Change, Cursor, Fence, ItemStore, OnDone, Order, Outcome, Purge, PurgeStatus,
+    ReadScope, Register, Select, Settle, Store, Table, Take,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
@@ -359,6 +360,37 @@ async fn one_process_purges_at_a_time() {
         assert_eq!(site.store.purge_in_turn(purge()).await.unwrap(), 1, "a turn that was not ended expires");
         let left = turns.find_one(doc! { "_id": "purge" }).await.unwrap().unwrap();
         assert_eq!(left.get_i64("until"), Ok(0), "the turn is over");
+        site.remove().await;
+    }
+}
+
+/// RLY-010: a time that another program wrote as something else stops no other item, nor its own.
+#[tokio::test]
+async fn an_item_whose_time_is_no_date_is_taken() {
+    for site in Site::each().await {
+        let items = MongodbStore::builder(site.database.clone()).open_items().await.unwrap();
+        items.migrate().await.unwrap();
+        let lease = Duration::from_secs(60);
+        let (node, label) = (NodeId::from_random(1), "node".to_owned());
+        items
+            .register(Register { node, label, lease, reads: ReadScope::default(), now: None })
+            .await
+            .unwrap();
+        let collection = site.database.collection::<Document>("outbox_events");
+        for (id, processed_at) in [("0HZXEQ5Y8JY01", Bson::from("yesterday")), ("0HZXEQ5Y8JY02", Bson::Null)]
+        {
+            let item = doc! {
+                "_id": id, "type": "EVENT", "messageGroup": "g", "payload": "{}", "status": "PENDING",
+                "retryCount": 0, "createdAt": DateTime::now(), "processedAt": processed_at,
+            };
+            collection.insert_one(item).await.unwrap();
+        }
+        let (after, except, bytes) = (None, Vec::new(), ByteLimits::NONE);
+        let (ungrouped, ungrouped_order) = (10, Order::PerGroup);
+        let take =
+            Take { node, after, except, rows: 10, bytes, each: 10, ungrouped, ungrouped_order, now: None };
+        assert_eq!(items.take(take).await.unwrap().rows.len(), 2);
+        items.close().await;
         site.remove().await;
     }
 }
