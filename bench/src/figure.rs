@@ -42,8 +42,20 @@ impl Samples {
         Self(self.0.iter().zip(&base.0).map(|(ours, base)| ours / base).collect())
     }
 
+    /// The lowest and the highest.
+    #[must_use]
+    pub fn spread(&self) -> (f64, f64) {
+        let sorted = self.sorted();
+        (sorted.first().copied().unwrap_or_default(), sorted.last().copied().unwrap_or_default())
+    }
+
+    /// Every round.
+    pub(crate) fn rounds(&self) -> &[f64] {
+        &self.0
+    }
+
     /// The median, and the lowest and highest beside it.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let show = |value: f64| match value.abs() {
             large if large >= 100.0 => format!("{value:.0}"),
             middle if middle >= 10.0 => format!("{value:.1}"),
@@ -71,7 +83,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    fn text(self, reached: f64) -> (String, &'static str) {
+    pub(crate) fn text(self, reached: f64) -> (String, &'static str) {
         let met = |met| if met { "met" } else { "MISSED" };
         match self {
             Self::AtLeast(goal) => (format!(">= {goal}"), met(reached >= goal)),

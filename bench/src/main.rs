@@ -1,16 +1,16 @@
-//! `pillarbox-bench [engine|sqlite|SERVER [PART...]] [--quick]`: prints tables of ratios, measured in turns.
+//! `pillarbox-bench [engine|sqlite|SERVER [PART...]|peers [CONTENDER...]] [--quick]`: measures in turns, prints ratios.
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 
 use pillarbox_bench::engine::{self, PerTransaction};
 use pillarbox_bench::figure::Figure;
 use pillarbox_bench::postgres::{self, Sizes};
 use pillarbox_bench::report::{Line, Rates};
-use pillarbox_bench::{mariadb, mongodb, sinks, sqlite};
+use pillarbox_bench::{adapter, mariadb, mongodb, peers, sinks, sqlite};
 use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 5;
-const USAGE: &str =
-    "usage: pillarbox-bench [engine|sqlite|postgres|mariadb|mongodb|nats|kafka [PART...]] [--quick]";
+const USAGE: &str = "usage: pillarbox-bench [engine|sqlite|postgres|mariadb|mongodb|nats|kafka [PART...]] [--quick]\n\
+     usage: pillarbox-bench peers [CONTENDER...] [--quick|--smoke]";
 
 /// A store or a sink that is measured on a server.
 struct Server {
@@ -62,6 +62,11 @@ fn main() -> anyhow::Result<()> {
         SERVERS.iter().for_each(|server| println!("parts of {}: {}", server.name, server.parts.join(", ")));
         return Ok(());
     }
+    match words.split_first() {
+        Some((first, names)) if first == "peers" => return compare(names, &options),
+        Some((first, arguments)) if first == "adapter" => return adapt(arguments),
+        _ => {}
+    }
     anyhow::ensure!(options.iter().all(|option| option == "--quick"), USAGE);
     let sizes = if options.is_empty() { Sizes::full() } else { Sizes::quick() };
     let (only, parts) = match words.split_first() {
@@ -93,10 +98,37 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn runtime() -> anyhow::Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// Measures Pillarbox beside its peers.
+fn compare(names: &[String], options: &[String]) -> anyhow::Result<()> {
+    let size = match options {
+        [] => peers::Size::Full,
+        [option] if option == "--quick" => peers::Size::Quick,
+        [option] if option == "--smoke" => peers::Size::Smoke,
+        _ => anyhow::bail!(USAGE),
+    };
+    let url = std::env::var("PILLARBOX_TEST_POSTGRES_URL");
+    let url = url.map_err(|_| anyhow::anyhow!("no PostgreSQL; `cargo xtask bench peers` starts one"))?;
+    runtime()?.block_on(peers::run(&url, names, size, |line| println!("{line}")))
+}
+
+/// Is one of our contenders in a comparison with peers.
+fn adapt(arguments: &[String]) -> anyhow::Result<()> {
+    let Some((name, arguments)) = arguments.split_first() else { anyhow::bail!(USAGE) };
+    let runtime = runtime()?;
+    let ran = runtime.block_on(adapter::run(name, arguments));
+    // Its consumer has nothing to save.
+    runtime.shutdown_background();
+    ran
+}
+
 fn measure(server: &Server, url: &str, parts: &[String], sizes: &Sizes) -> anyhow::Result<()> {
     let named: Vec<&str> = parts.iter().map(String::as_str).collect();
     let parts = if named.is_empty() { server.parts.to_vec() } else { named };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = runtime()?;
     println!(
         "{}, {} rounds in turns; median (lowest to highest); ratio: of the rounds' own ratios\n",
         server.name, sizes.rounds
@@ -124,7 +156,7 @@ fn engines() -> anyhow::Result<()> {
 }
 
 fn sqlites() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = runtime()?;
     for (writers, events) in [(1, 2_000), (8, 4_000)] {
         let (mut ours, mut floor) = (Rates::default(), Rates::default());
         for _ in 0..ROUNDS {

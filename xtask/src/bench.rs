@@ -15,6 +15,10 @@ const MEASURED: [(&str, &str); 5] = [
 ];
 /// The server for measurements of the relay.
 const POSTGRES: &str = "postgres-15";
+/// The comparison with peers, which builds software of others: it runs only when it is named.
+const PEERS: &str = "peers";
+/// Tells the comparison that its server was started for it, so that it may change the settings.
+const OWN_SERVER: &str = "PILLARBOX_BENCH_OWN_SERVER";
 /// Kafka's client is built only if Kafka is measured.
 const KAFKA: &str = "kafka";
 
@@ -37,7 +41,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
         command.args(["--features", KAFKA]);
     }
     command.arg("--").args(arguments);
-    let built = if measured.contains(&POSTGRES) { process::run(&mut program) } else { Ok(()) };
+    let of_peers = only(arguments).is_some_and(|only| only == PEERS);
+    let of_relay = measured.contains(&POSTGRES) && !of_peers;
+    let built = if of_relay { process::run(&mut program) } else { Ok(()) };
+    if of_peers && fleet.exports().any(|(name, _)| name == "PILLARBOX_TEST_POSTGRES_URL") {
+        command.env(OWN_SERVER, "1");
+    }
     let ran = built.and_then(|()| process::run(command.envs(fleet.exports())));
     let ended = fleet.end();
     ran.and(ended).map_err(|why| eprintln!("bench: {why}")).is_ok()
@@ -48,9 +57,17 @@ fn measured(arguments: &[String]) -> Vec<&'static str> {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Vec::new();
     }
-    let only = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let only = only(arguments);
+    if only.is_some_and(|only| only == PEERS) {
+        return vec![POSTGRES];
+    }
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
     MEASURED.iter().filter(|(name, _)| is_wanted(name)).map(|(_, server)| *server).collect()
+}
+
+/// The first word, which names what is measured.
+fn only(arguments: &[String]) -> Option<&String> {
+    arguments.iter().find(|argument| !argument.starts_with('-'))
 }
 
 /// Starts the servers. Those that can't start are reported and not measured.
@@ -79,6 +96,7 @@ mod tests {
         assert_eq!(asked("--quick"), asked(""));
         assert_eq!(asked("mariadb drain --quick"), ["mariadb"]);
         assert!(asked("sqlite").is_empty());
+        assert_eq!(asked("peers river --quick"), ["postgres-15"]);
     }
 
     #[test]

@@ -104,6 +104,9 @@ commands:
   servers run NAME... -- COMMAND
                           run a command with servers that end with it
   bench [ARGUMENT]...     build and run the benchmarks, with these arguments
+  bench peers [NAME]... [--quick]
+                          build other job queues and measure them beside Pillarbox;
+                          rewrites docs/performance
   advisories FOLDER       compare Cargo.lock with a checkout of the RustSec advisory database
   sbom [PACKAGE]          print the bill of materials of a package, by default of the
                           command line, in CycloneDX 1.5 as JSON

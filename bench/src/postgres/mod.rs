@@ -15,7 +15,7 @@ mod proxy;
 mod queue;
 mod relay;
 mod relays;
-mod server;
+pub(crate) mod server;
 mod wake_up;
 mod watched;
 
