@@ -54,7 +54,7 @@ fn count(valgrind: &str, scenario: Scenario, events: u64) -> u64 {
     }
     command.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
     command.arg(env!("CARGO_BIN_EXE_pillarbox-instructions")).args([scenario.name(), &events.to_string()]);
-    let output = command.output().unwrap();
+    let output = command.output().expect("valgrind starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let line = said.lines().find_map(|line| line.split_once("I   refs:").or(line.split_once("I refs:")));

@@ -6,6 +6,8 @@ use std::time::Duration;
 use pillarbox_postgres::sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{Connection, Row, query, raw_sql};
 
+use tokio::task::JoinSet;
+
 use super::protocol::{CONNECTIONS, Content, Handled, Load, NOTE, ORDER, Peer, payload, url};
 
 /// Connections that lease. Each leases and deletes in turn.
@@ -43,13 +45,15 @@ pub(super) struct Floor {
     pool: PgPool,
     payload: String,
     connections: Vec<PgConnection>,
+    /// The consumers. The process ends before they do.
+    consuming: JoinSet<anyhow::Result<()>>,
 }
 
 impl Floor {
     pub(super) async fn open(way: Way) -> anyhow::Result<Self> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).test_before_acquire(false);
         let pool = pool.connect(&url()?).await?;
-        Ok(Self { way, pool, payload: payload()?, connections: Vec::new() })
+        Ok(Self { way, pool, payload: payload()?, connections: Vec::new(), consuming: JoinSet::new() })
     }
 }
 
@@ -77,8 +81,7 @@ impl Peer for Floor {
 
     async fn start(&mut self, handled: Arc<Handled>, _: Load) -> anyhow::Result<()> {
         for connection in self.connections.drain(..) {
-            // The process ends before its tasks do.
-            tokio::spawn(consume(connection, self.way, Arc::clone(&handled)));
+            self.consuming.spawn(consume(connection, self.way, Arc::clone(&handled)));
         }
         Ok(())
     }

@@ -150,6 +150,8 @@ enum Better {
 }
 
 type Figure = fn(&Entry) -> Samples;
+/// What is compared, our contender, its figure, the other side with its name, and the goal.
+type Comparison<'a> = (&'a str, &'a str, Figure, Option<(String, Samples)>, Goal);
 
 fn rate(entry: &Entry) -> Samples {
     entry.drain.rate.clone()
@@ -188,7 +190,7 @@ impl Results {
         use Better::{Higher, Lower};
         let peer = |figure, better| self.best_peer(figure, better);
         let floor = |name| self.entry(name, rate);
-        let lines: [(&str, &str, Figure, Option<(String, Samples)>, Goal); 8] = [
+        let lines: [Comparison<'_>; 8] = [
             ("drain", "outbox-delete", rate, peer(rate, Higher), Goal::AtLeast(5.0)),
             ("drain", "outbox-delete", rate, floor("floor-read"), Goal::AtLeast(0.85)),
             (

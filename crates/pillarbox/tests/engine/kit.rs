@@ -78,7 +78,7 @@ pub(crate) async fn engine_on(
 
 /// A memory store whose rows a leader takes.
 pub(crate) fn led() -> MemoryStore {
-    MemoryStore::with(MemoryOptions { led: true, ..MemoryOptions::default() })
+    MemoryStore::with(MemoryOptions { has_leader: true, ..MemoryOptions::default() })
 }
 
 /// The store as a table of its kind: one with one slot has a leader.

@@ -337,7 +337,7 @@ async fn a_claimed_event_that_crashes_its_process_dies_and_its_neighbours_do_not
             let killer = event.id().as_str() == "killer";
             reached.add_permits(usize::from(killer));
             noted.note(event);
-            async move { if killer { std::future::pending().await } else { Ok(()) } }
+            async move { if killer { std::future::pending().await } else { Ok::<_, pillarbox::Failure>(()) } }
         };
         listeners.register("t", listener).unwrap();
         let settings = claiming(&format!("process{process}"), Duration::from_secs(60));

@@ -94,7 +94,11 @@ impl World {
         let now = Instant::now();
         Arc::new(Self {
             rng: Mutex::new(Rng::with_seed(plan.seed ^ 0x5eed)),
-            store: MemoryStore::with(MemoryOptions { clock, led: plan.led, ..MemoryOptions::default() }),
+            store: MemoryStore::with(MemoryOptions {
+                clock,
+                has_leader: plan.led,
+                ..MemoryOptions::default()
+            }),
             plan,
             truth: Mutex::default(),
             servers: TaskTracker::new(),

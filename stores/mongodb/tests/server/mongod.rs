@@ -132,9 +132,8 @@ impl Three {
         loop {
             let hello = self.ask(doc! { "hello": 1 }).await;
             if let Ok(primary) = hello.get_str("primary") {
-                return Client::with_uri_str(format!("mongodb://{primary}/?directConnection=true"))
-                    .await
-                    .unwrap();
+                let url = format!("mongodb://{primary}/?directConnection=true");
+                return Client::with_uri_str(url).await.expect("the address of a member is valid");
             }
         }
     }
