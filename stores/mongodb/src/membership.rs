@@ -53,7 +53,7 @@ pub(crate) async fn register<K: Kind>(
     call: &mut Call<'_>,
     request: &Register,
 ) -> Result<Membership, DriverError> {
-    let mut is_held = false;
+    let (mut has_holds, mut ended) = (false, None);
     let mut tried = 0;
     loop {
         let Found { mut members, version, epoch, now: read_at, mut ending } = read(call).await?;
@@ -61,13 +61,25 @@ pub(crate) async fn register<K: Kind>(
         evict::<K>(call, &mut members, &mut ending, (now, read_at), None).await?;
         // An evicted node with the same id has the same fence documents as the new registration: keep them.
         ending.retain(|ending| ending.node != request.node);
+        if ended.is_none() && is_held(call) && !ending.is_empty() {
+            // Evicted nodes end before the new node chooses its lane and slots, so that it can get theirs.
+            if swap(call, &members, version, &ending).await? {
+                ended = Some(end_all(call, &ending).await);
+            } else if !call.retry(tried).await {
+                return Err(DriverError::lost());
+            }
+            tried += 1;
+            continue;
+        }
+        let gone = ended.as_deref().unwrap_or_default();
+        ending.retain(|ending| !gone.contains(&ending.node));
         if members.has(request.node) {
             let detail = format!("node {} already exists", request.node);
             return Err(DriverError::Refused(ErrorKind::Conflict, detail));
         }
-        if !is_held {
+        if !has_holds {
             make_holds::<K>(call, request.node, now).await?;
-            is_held = true;
+            has_holds = true;
         }
         let withheld = ending::slots(&ending);
         let lane = free_lane(&members, request.reads, &withheld);
@@ -79,10 +91,8 @@ pub(crate) async fn register<K: Kind>(
         let share = members.share(request.node, &withheld);
         members.take(request.node, &share.take);
         if swap(call, &members, version, &ending).await? {
-            let mut shared = Shared { members, give: share.give };
-            end_and_share(call, &mut shared, request.node, (&ending, &[])).await;
             let groups = Some(group_states(call, epoch.value).await?);
-            return Ok(shared.members.membership(request.node, shared.give, groups, now));
+            return Ok(members.membership(request.node, share.give, groups, now));
         }
         if !call.retry(tried).await {
             return Err(DriverError::lost());
@@ -147,10 +157,9 @@ struct Shared {
     give: Vec<Slot>,
 }
 
-/// Ends evicted nodes, and gives a registered node its share of their slots.
+/// Ends evicted nodes, and gives a node that has renewed its lease its share of their slots.
 ///
-/// The node is registered and has renewed its lease already. So a failure is only logged: the node gets these
-/// slots with a later heartbeat.
+/// A failure is only logged: the node gets these slots with a later heartbeat.
 async fn end_and_share(
     call: &mut Call<'_>,
     shared: &mut Shared,
@@ -160,17 +169,30 @@ async fn end_and_share(
     if !is_held(call) || ending.is_empty() {
         return;
     }
-    let ended = async {
-        let gone: Vec<NodeId> = ending.iter().map(|ending| ending.node).collect();
-        if !end_evicted(call, &gone).await? {
-            return Ok(());
-        }
-        share_of(call, shared, node, (&gone, releasing)).await
-    };
-    if let Err(failure) = ended.await {
-        let error = failure.into_store_error("end evicted nodes", call.outbox().database.name());
-        tracing::warn!(%error, "could not end an evicted node; its slots stay free for now");
+    let gone = end_all(call, ending).await;
+    if !gone.is_empty()
+        && let Err(failure) = share_of(call, shared, node, (&gone, releasing)).await
+    {
+        warn_of_ending(call, failure);
     }
+}
+
+/// Ends evicted nodes. Returns them, or none if that failed: their slots stay withheld then.
+async fn end_all(call: &mut Call<'_>, ending: &[Ending]) -> Vec<NodeId> {
+    let gone: Vec<NodeId> = ending.iter().map(|ending| ending.node).collect();
+    match end_evicted(call, &gone).await {
+        Ok(true) => gone,
+        Ok(false) => Vec::new(),
+        Err(failure) => {
+            warn_of_ending(call, failure);
+            Vec::new()
+        }
+    }
+}
+
+fn warn_of_ending(call: &Call<'_>, failure: DriverError) {
+    let error = failure.into_store_error("end evicted nodes", call.outbox().database.name());
+    tracing::warn!(%error, "could not end an evicted node; its slots stay free for now");
 }
 
 /// Takes ended nodes off the list, and takes a node's share of the slots that become free.

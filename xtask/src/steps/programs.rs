@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 const LONG: [(&str, usize); 12] = [
     ("pillarbox-stores/conformance", 6),
     ("pillarbox-stores/differential", 6),
-    ("pillarbox-stores/crash", 2),
     ("pillarbox-stores/claimers", 1),
     ("pillarbox-relay/relay", 4),
     ("pillarbox-cli/commands", 4),
@@ -16,12 +15,13 @@ const LONG: [(&str, usize); 12] = [
     ("pillarbox-mysql/store", 4),
     ("pillarbox-sinks/brokers", 4),
     ("pillarbox/simulation", 2),
+    ("pillarbox-stores/crash", 3),
     ("pillarbox-cli/relay_crash", 1),
     ("pillarbox-stores/workers", 1),
 ];
 /// Programs whose tests need processes to keep their leases. Other programs beside them would delay the
-/// heartbeats.
-const ALONE: [&str; 2] = ["pillarbox-cli/relay_crash", "pillarbox-stores/workers"];
+/// heartbeats, and the crash tests start servers of their own, up to six at once.
+const ALONE: [&str; 3] = ["pillarbox-stores/crash", "pillarbox-cli/relay_crash", "pillarbox-stores/workers"];
 const THREADS: usize = 2;
 
 /// One test program.
