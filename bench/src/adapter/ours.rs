@@ -1,6 +1,7 @@
 //! Pillarbox with its defaults: the outbox, the ordered outbox and the queue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pillarbox::model::EventBuilder;
 use pillarbox::port::{Begin, OnDone, Table};
@@ -14,6 +15,8 @@ use super::protocol::{CONNECTIONS, Content, Handled, Load, NOTE, ORDER, Peer, pa
 use crate::database::{self, MEASURED, add_by_store};
 
 const GROUPS: usize = 100;
+/// Several nodes have no default: a program must choose.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// What of Pillarbox is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +88,7 @@ impl Peer for Ours {
     async fn start(&mut self, handled: Arc<Handled>, _: Load) -> anyhow::Result<()> {
         let store = self.store();
         let builder = match self.kind {
-            Kind::Outbox => Outbox::multi_node(store),
+            Kind::Outbox => Outbox::multi_node(store).lease(LEASE),
             Kind::Ordered => Outbox::ordered(store),
             Kind::Queue => {
                 let queue = Queue::new(store).on_done(self.on_done);

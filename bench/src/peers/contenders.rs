@@ -89,7 +89,7 @@ const fn ours(name: &'static str, title: &'static str, promises: &'static str) -
         share: 1,
         pending: OUTBOX,
         promises,
-        settings: "defaults, sqlx",
+        settings: "defaults; the outbox as one of several nodes, with a lease of 30 s; sqlx",
     }
 }
 
@@ -195,7 +195,7 @@ pub(crate) const ALL: &[Contender] = &[
         role: Peer,
         build: Maven,
         scenarios: Scenarios::All,
-        share: 10,
+        share: 4,
         pending: "SELECT count(*) FROM txno_outbox WHERE NOT processed AND NOT blocked",
         promises: "deletes; at least once; no order",
         settings: "8 threads, flushBatchSize 4,096",

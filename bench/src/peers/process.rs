@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use super::protocol::Said;
 const LINES_AHEAD: usize = 256;
 /// How long an adapter has to end after `stop`.
 const STOPPED: Duration = Duration::from_secs(5);
+/// How long the last words of an adapter may be on their way.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A running adapter.
@@ -23,8 +25,8 @@ pub(crate) struct Adapter {
     child: Child,
     input: ChildStdin,
     lines: mpsc::Receiver<String>,
-    /// The last line on its standard error.
-    problem: Arc<Mutex<String>>,
+    /// The line on its standard error that says most: the first error, else the last line. It comes at the end.
+    problem: Receiver<String>,
 }
 
 impl Adapter {
@@ -54,14 +56,16 @@ impl Adapter {
             let read = BufReader::new(output).lines().map_while(Result::ok);
             read.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
         });
-        let problem = Arc::new(Mutex::new(String::new()));
-        let noted = Arc::clone(&problem);
+        let (last_words, problem) = sync_channel(1);
         thread::spawn(move || {
+            let mut noted = String::new();
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                if !line.trim().is_empty() {
-                    *noted.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                if !line.trim().is_empty() && !is_error(&noted) {
+                    noted = line;
                 }
             }
+            // Nobody asks an adapter that did not fail.
+            let _ = last_words.send(noted);
         });
         Ok(Self { child, input, lines, problem })
     }
@@ -122,11 +126,15 @@ impl Adapter {
     }
 
     fn ended(&self) -> anyhow::Error {
-        // Its last words may still be on their way.
-        thread::sleep(LOOK);
-        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        if problem.is_empty() { anyhow::anyhow!("ended") } else { anyhow::anyhow!("ended: {problem}") }
+        match self.problem.recv_timeout(LAST_WORDS) {
+            Ok(problem) if !problem.is_empty() => anyhow::anyhow!("ended: {problem}"),
+            _ => anyhow::anyhow!("ended"),
+        }
     }
+}
+
+fn is_error(line: &str) -> bool {
+    line.contains("Error") || line.contains("error") || line.contains("Exception")
 }
 
 impl Drop for Adapter {
@@ -159,9 +167,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_adapter_that_fails_is_told_by_its_last_words() {
-        let why = shell("echo no database >&2; exit 1").end(PATIENCE).await.expect_err("a failure");
-        assert!(why.to_string().starts_with("ended"), "{why}");
+    async fn an_adapter_that_fails_is_told_by_its_error() {
+        let script = "echo note >&2; echo Error: no database >&2; echo at main >&2; exit 1";
+        let why = shell(script).end(PATIENCE).await.expect_err("a failure");
+        assert_eq!(why.to_string(), "ended: Error: no database");
     }
 
     #[tokio::test]

@@ -30,23 +30,23 @@ pub(crate) fn kinds(config: &SourceConfig, layout: Layout) -> Vec<(PurgeStatus, 
 }
 
 /// Purges a table every hour. Never returns; the caller cancels it.
-pub(crate) async fn purge(source: &str, part: &DrainedTable) {
+pub(crate) async fn purge(source: &str, drained: &DrainedTable) {
     let mut pause = FIRST;
     loop {
         sleep(pause).await;
         pause = INTERVAL;
         // Only one node holds the first slot, so only one node purges.
-        if part.purges.is_empty() || !part.health().is_some_and(|health| health.first) {
+        if drained.purges.is_empty() || !drained.health().is_some_and(|health| health.first) {
             continue;
         }
-        match run(&*part.store, &part.purges).await {
+        match run(&*drained.store, &drained.purges).await {
             Ok(0) => {}
-            Ok(rows) => tracing::info!(source, table = %part.table, rows, "purged"),
+            Ok(rows) => tracing::info!(source, table = %drained.table, rows, "purged"),
             Err(error) if error.kind() == ErrorKind::Permission => {
-                tracing::warn!(source, table = %part.table, %error, "purge failed: nothing is purged without this right");
+                tracing::warn!(source, table = %drained.table, %error, "purge failed: nothing is purged without this right");
             }
             Err(error) => {
-                tracing::warn!(source, table = %part.table, %error, "purge failed, trying again later")
+                tracing::warn!(source, table = %drained.table, %error, "purge failed, trying again later")
             }
         }
     }

@@ -157,13 +157,13 @@ impl Relay {
             if source.status() == SourceStatus::Waiting {
                 return false;
             }
-            for part in source.parts() {
+            for drained in source.drained_tables() {
                 // Memory before the store: a row stays pending until it is settled, so an event that is read
                 // between the two checks is still seen by the second.
-                if part.health().is_some_and(|health| health.in_memory + health.out > 0) {
+                if drained.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
-                match is_empty(&part.store, source.config.ungrouped).await {
+                match is_empty(&drained.store, source.config.ungrouped).await {
                     Ok(true) => {}
                     Ok(false) => return false,
                     Err(error) => {
@@ -180,8 +180,8 @@ impl Relay {
     pub async fn left(&self) -> Result<Left, StoreError> {
         let mut left = Left::default();
         for source in &self.shared.sources {
-            for part in source.parts() {
-                left = left + Left::count(&part.store, source.config.ungrouped).await?;
+            for drained in source.drained_tables() {
+                left = left + Left::count(&drained.store, source.config.ungrouped).await?;
             }
         }
         for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {
@@ -193,8 +193,8 @@ impl Relay {
     /// Ends the background work of the stores. Call it after [`Relay::close`], as the last step before the
     /// runtime ends.
     pub async fn shut_down(&self) {
-        for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
-            part.store.shut_down().await;
+        for drained in self.shared.sources.iter().flat_map(|source| source.drained_tables()) {
+            drained.store.shut_down().await;
         }
         for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {
             beside.shut_down().await;
@@ -229,7 +229,7 @@ impl SourceReport {
         Self {
             name: source.config.name.clone(),
             status: source.status(),
-            tables: source.parts().iter().map(|part| part.table.clone()).collect(),
+            tables: source.drained_tables().iter().map(|drained| drained.table.clone()).collect(),
             counts: source.counts(),
             last_failure: source.last_failure(),
         }

@@ -122,7 +122,7 @@ pub(crate) struct Source {
 /// The state that the admin server and the reports read.
 struct State {
     status: SourceStatus,
-    parts: Vec<Arc<DrainedTable>>,
+    drained_tables: Vec<Arc<DrainedTable>>,
     trouble: Option<SourceError>,
     /// The outbox of the other layout in the same database, if there is one. The source does not drain it.
     beside: Option<AnyTable>,
@@ -132,7 +132,7 @@ impl Source {
     pub(crate) fn new(config: SourceConfig, label: Option<&str>, sinks: Arc<dyn Sinks>) -> Self {
         let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
         let status = if config.enabled { SourceStatus::Waiting } else { SourceStatus::Off };
-        let state = Mutex::new(State { status, parts: Vec::new(), trouble: None, beside: None });
+        let state = Mutex::new(State { status, drained_tables: Vec::new(), trouble: None, beside: None });
         Self { config, label, sinks, process: Process::current(), state }
     }
 
@@ -144,8 +144,8 @@ impl Source {
         self.with(|state| state.status)
     }
 
-    pub(crate) fn parts(&self) -> Vec<Arc<DrainedTable>> {
-        self.with(|state| state.parts.clone())
+    pub(crate) fn drained_tables(&self) -> Vec<Arc<DrainedTable>> {
+        self.with(|state| state.drained_tables.clone())
     }
 
     /// The outbox of the other layout in the same database.
@@ -159,27 +159,33 @@ impl Source {
     }
 
     pub(crate) fn counts(&self) -> SourceCounts {
-        self.parts()
+        self.drained_tables()
             .iter()
-            .map(|part| {
-                let endpoint_failures = part.failures.requests().iter().sum();
-                SourceCounts { endpoint_failures, ..part.meter.counts() }
+            .map(|drained| {
+                let endpoint_failures = drained.failures.requests().iter().sum();
+                SourceCounts { endpoint_failures, ..drained.meter.counts() }
             })
             .fold(SourceCounts::default(), |all, counts| all + counts)
     }
 
     /// The last failure of its sinks. A failure that continues takes precedence over one that has ended.
     pub(crate) fn last_failure(&self) -> Option<LastFailure> {
-        let last = self.parts().iter().filter_map(|part| part.failures.last()).collect::<Vec<_>>();
+        let last =
+            self.drained_tables().iter().filter_map(|drained| drained.failures.last()).collect::<Vec<_>>();
         last.into_iter().max_by_key(|failure| (failure.recovered_at.is_none(), failure.last_at))
     }
 
     /// The metrics of its tables. Empty until the engines have started.
     pub(crate) fn readings(&self) -> Vec<Reading> {
-        let read = |part: &Arc<DrainedTable>| {
-            part.meter.reading(&self.config.name, &part.table, part.health().as_ref(), &part.failures)
+        let read = |drained: &Arc<DrainedTable>| {
+            drained.meter.reading(
+                &self.config.name,
+                &drained.table,
+                drained.health().as_ref(),
+                &drained.failures,
+            )
         };
-        self.parts().iter().map(read).collect()
+        self.drained_tables().iter().map(read).collect()
     }
 
     /// Runs until `stop` is cancelled. Sends the result of the first attempt to start as soon as it is known.
@@ -202,17 +208,17 @@ impl Source {
                 Err(error) => Err(error),
             };
             match started {
-                Ok(parts) => {
+                Ok(drained_tables) => {
                     self.with(|state| {
                         state.status = SourceStatus::Running;
-                        state.parts.clone_from(&parts);
+                        state.drained_tables.clone_from(&drained_tables);
                         state.trouble = None;
                     });
                     tell(Ok(()));
                     let name = self.config.name.as_str();
-                    let watched = parts
-                        .iter()
-                        .map(|part| join(watch(name, part, self.process.as_ref()), purge(name, part)));
+                    let watched = drained_tables.iter().map(|drained| {
+                        join(watch(name, drained, self.process.as_ref()), purge(name, drained))
+                    });
                     let watched = join_all(watched);
                     stop.run_until_cancelled(watched).await;
                 }
@@ -231,25 +237,25 @@ impl Source {
 
     /// Closes the engines at the same time, and logs the events that they still have to deliver.
     async fn close(&self) {
-        let parts = self.parts();
-        for part in &parts {
-            self.tell_what_is_waited_for(part);
+        let drained_tables = self.drained_tables();
+        for drained in &drained_tables {
+            self.tell_what_is_waited_for(drained);
         }
-        join_all(parts.iter().map(|part| part.close())).await;
-        for part in &parts {
-            tell(&self.config.name, part).await;
+        join_all(drained_tables.iter().map(|drained| drained.close())).await;
+        for drained in &drained_tables {
+            tell(&self.config.name, drained).await;
         }
     }
 
-    fn tell_what_is_waited_for(&self, part: &DrainedTable) {
-        let Some(health) = part.health().filter(|health| health.in_memory > 0) else { return };
+    fn tell_what_is_waited_for(&self, drained: &DrainedTable) {
+        let Some(health) = drained.health().filter(|health| health.in_memory > 0) else { return };
         tracing::info!(
             source = %self.config.name,
-            table = %part.table,
+            table = %drained.table,
             events = health.in_memory,
             batches_in_flight = health.out,
             at_most = ?self.config.drain,
-            endpoint_failure = part.failures.current().map(|failure| failure.class),
+            endpoint_failure = drained.failures.current().map(|failure| failure.class),
             next_attempt_in = ?health.next_attempt_in(),
             "closing: waits for events in memory, then releases the rest"
         );
@@ -379,21 +385,21 @@ impl Source {
     ) -> Result<Vec<Arc<DrainedTable>>, SourceError> {
         let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
         let shared = tables.len() > 1;
-        let mut parts: Vec<Arc<DrainedTable>> = Vec::new();
+        let mut drained_tables: Vec<Arc<DrainedTable>> = Vec::new();
         for (route, table, store) in tables {
             let limit = shared.then(|| Arc::clone(&limit));
-            match self.part(route, table, store, limit).await {
-                Ok(part) => parts.push(Arc::new(part)),
+            match self.open_table(route, table, store, limit).await {
+                Ok(drained) => drained_tables.push(Arc::new(drained)),
                 Err(error) => {
-                    join_all(parts.iter().map(|part| part.close())).await;
+                    join_all(drained_tables.iter().map(|drained| drained.close())).await;
                     return Err(error);
                 }
             }
         }
-        Ok(parts)
+        Ok(drained_tables)
     }
 
-    async fn part(
+    async fn open_table(
         &self,
         route: Route,
         table: TableName,

@@ -46,12 +46,12 @@ impl SinkState {
 type Published = (NodeId, Option<SinkState>, Instant);
 
 /// Watches the sink of a table. Never returns; the caller cancels it.
-pub(crate) async fn watch(source: &str, part: &DrainedTable, process: Option<&Process>) {
+pub(crate) async fn watch(source: &str, drained: &DrainedTable, process: Option<&Process>) {
     let mut published = None;
     loop {
-        publish(source, part, process, &mut published).await;
+        publish(source, drained, process, &mut published).await;
         sleep(TICK).await;
-        tell(source, part).await;
+        tell(source, drained).await;
     }
 }
 
@@ -59,13 +59,13 @@ pub(crate) async fn watch(source: &str, part: &DrainedTable, process: Option<&Pr
 /// failure.
 async fn publish(
     source: &str,
-    part: &DrainedTable,
+    drained: &DrainedTable,
     process: Option<&Process>,
     published: &mut Option<Published>,
 ) {
-    let Some(health) = part.health() else { return };
+    let Some(health) = drained.health() else { return };
     let Some(node) = health.node else { return };
-    let sink = part.failures.last().map(|last_failure| SinkState::new(&health, last_failure));
+    let sink = drained.failures.last().map(|last_failure| SinkState::new(&health, last_failure));
     if let Some((by, last, at)) = published
         && *by == node
         && is_published(last.as_ref(), *at, sink.as_ref())
@@ -73,7 +73,7 @@ async fn publish(
         return;
     }
     let Ok(state) = serde_json::to_string(&NodeState { process, sink: sink.as_ref() }) else { return };
-    match part.store.publish(node, state).await {
+    match drained.store.publish(node, state).await {
         Ok(()) => *published = Some((node, sink, Instant::now())),
         Err(error) => tracing::debug!(source, %error, "the state of the node could not be published"),
     }
@@ -104,14 +104,14 @@ fn is_same_failure(one: &SinkState, other: &SinkState) -> bool {
 }
 
 /// Logs the changes since the last call.
-pub(crate) async fn tell(source: &str, part: &DrainedTable) {
-    while let Some(news) = part.failures.news(Timestamp::now()) {
-        let table = part.table.as_str();
+pub(crate) async fn tell(source: &str, drained: &DrainedTable) {
+    while let Some(news) = drained.failures.news(Timestamp::now()) {
+        let table = drained.table.as_str();
         match news {
             News::Began(failure) | News::Changed(failure) => {
-                let health = part.health();
+                let health = drained.health();
                 let next_attempt_in = health.as_ref().and_then(|health| health.next_attempt_in());
-                let waiting = waiting(part).await;
+                let waiting = waiting(drained).await;
                 tracing::warn!(
                     source,
                     table,
@@ -137,9 +137,9 @@ pub(crate) async fn tell(source: &str, part: &DrainedTable) {
 }
 
 /// The number of pending events, or at least those in memory if the store does not answer in time.
-async fn waiting(part: &DrainedTable) -> Option<String> {
-    match timeout(COUNTED_WITHIN, pending(&*part.store)).await {
+async fn waiting(drained: &DrainedTable) -> Option<String> {
+    match timeout(COUNTED_WITHIN, pending(&*drained.store)).await {
         Ok(Ok(count)) => Some(count.to_string()),
-        _ => part.health().map(|health| format!("at least {}", health.in_memory)),
+        _ => drained.health().map(|health| format!("at least {}", health.in_memory)),
     }
 }

@@ -37,9 +37,9 @@ struct ShownGroup {
 }
 
 impl ShownGroup {
-    fn of(part: &DrainedTable, held: HeldGroup) -> Self {
+    fn of(drained: &DrainedTable, held: HeldGroup) -> Self {
         Self {
-            table: part.table.clone(),
+            table: drained.table.clone(),
             group: held.group.to_string(),
             state: held.state,
             event: held.event.map(|event| event.to_string()),
@@ -105,19 +105,19 @@ pub(super) async fn groups(
         Ok(source) => source,
         Err(refused) => return refused.into_response(),
     };
-    let parts = source.parts();
+    let drained_tables = source.drained_tables();
     let first = match &wanted.table {
         None => Some(0),
-        Some(table) => parts.iter().position(|part| part.table == *table),
+        Some(table) => drained_tables.iter().position(|drained| drained.table == *table),
     };
     let Some(first) = first else { return bad("`table` is none of the source's tables") };
     let mut after = wanted.after.map(GroupKey::new);
     let mut shown: Vec<ShownGroup> = Vec::new();
-    for part in parts.iter().skip(first) {
+    for drained in drained_tables.iter().skip(first) {
         // Reads one group more than it shows, to know whether there is a next page.
         let page = HeldGroups { after: after.take(), limit: limit + 1 - shown.len() };
-        match part.store.admin().groups(page).await {
-            Ok(held) => shown.extend(held.into_iter().map(|held| ShownGroup::of(part, held))),
+        match drained.store.admin().groups(page).await {
+            Ok(held) => shown.extend(held.into_iter().map(|held| ShownGroup::of(drained, held))),
             Err(error) => return store_failed(&error),
         }
         if shown.len() > limit {
@@ -185,16 +185,17 @@ pub(super) async fn change(
     if wish.reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
         return bad("`reason` has a NUL character in it");
     }
-    let parts = source.parts();
-    let wanted = |part: &&Arc<DrainedTable>| wish.table.as_ref().is_none_or(|table| part.table == *table);
+    let drained_tables = source.drained_tables();
+    let wanted =
+        |drained: &&Arc<DrainedTable>| wish.table.as_ref().is_none_or(|table| drained.table == *table);
     let mut changed = Vec::new();
-    for part in parts.iter().filter(wanted) {
+    for drained in drained_tables.iter().filter(wanted) {
         let reason = wish.reason.clone();
         let change = GroupChange { group: key.clone(), action, reason, by: actor(&headers), now: None };
-        match part.store.admin().change_group(change).await {
+        match drained.store.admin().change_group(change).await {
             Ok(true) => {
-                part.refresh_groups();
-                changed.push(part.table.clone());
+                drained.refresh_groups();
+                changed.push(drained.table.clone());
             }
             Ok(false) => {}
             Err(error) => return store_failed(&error),

@@ -101,9 +101,9 @@ async fn is_ready(shared: &Shared) -> bool {
         if source.status() != SourceStatus::Running {
             return false;
         }
-        for part in source.parts() {
-            let is_member = part.health().is_some_and(|health| health.member);
-            let checked = timeout(ANSWER, part.store.admin().check()).await;
+        for drained in source.drained_tables() {
+            let is_member = drained.health().is_some_and(|health| health.member);
+            let checked = timeout(ANSWER, drained.store.admin().check()).await;
             if !is_member || !matches!(checked, Ok(Ok(()))) {
                 return false;
             }
@@ -136,12 +136,12 @@ async fn sources(State(state): State<Arc<AdminState>>) -> Response {
     let shown = state.shared.sources.iter().map(|source| Shown {
         report: SourceReport::of(source),
         engines: source
-            .parts()
+            .drained_tables()
             .iter()
-            .map(|part| ShownEngine {
-                table: part.table.clone(),
-                health: part.health(),
-                last_failure: part.failures.last(),
+            .map(|drained| ShownEngine {
+                table: drained.table.clone(),
+                health: drained.health(),
+                last_failure: drained.failures.last(),
             })
             .collect(),
     });

@@ -55,7 +55,7 @@ fn lines(logs: &Logs, level: Level, text: &str) -> Vec<String> {
 /// Delivers one event to a sink, and lets a heartbeat pass.
 async fn deliver(sink: Arc<dyn Sink>) {
     let store = Watched::new();
-    let outbox = Outbox::multi_node(store.clone()).sink_for_all(sink, 10).start().await.unwrap();
+    let outbox = Outbox::single_node(store.clone()).sink_for_all(sink, 10).start().await.unwrap();
     commit(&outbox, event("a")).await;
     store.until("a", Status::Done).await;
     tokio::time::timeout(Duration::from_secs(15), std::future::pending::<()>()).await.unwrap_err();
@@ -105,7 +105,7 @@ async fn the_first_failure_of_a_listener_s_dependency_is_told_and_so_is_its_reco
             .then(|| Failure::unavailable("no connection\n{\"card\":4711}", None));
         std::future::ready(failure.map_or(Ok(()), Err))
     };
-    let outbox = Outbox::multi_node(store.clone()).listener("t", listener).start().await.unwrap();
+    let outbox = Outbox::single_node(store.clone()).listener("t", listener).start().await.unwrap();
     commit(&outbox, event("a")).await;
     store.until("a", Status::Done).await;
     outbox.close().await;

@@ -163,8 +163,10 @@ fn every_statement_is_understood_and_opens_with_its_purpose() {
         let text = pillarbox_store_kit::statement(std::fs::read_to_string(file).unwrap().leak(), name);
         let opening: Vec<&str> = text.lines().take_while(|line| line.starts_with("-- ")).collect();
         assert!(opening.iter().any(|line| line.contains("lock")), "{topic}: {name}: {opening:?}");
-        let statement =
-            if text.contains("{selected}") { names.selecting(text).any } else { names.statement(text) };
+        let statement = match text {
+            text if text.contains("{selected}") => names.selecting(text).any,
+            text => names.statement(&text.replace("{free}", "true")),
+        };
         connection.prepare(&statement).unwrap_or_else(|error| panic!("{topic}: {name}: {error}"));
     }
 }

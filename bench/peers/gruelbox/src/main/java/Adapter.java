@@ -105,26 +105,27 @@ public final class Adapter {
     Thread.sleep(2 * DUE_MS);
   }
 
-  private void start(boolean backlog) {
+  private void start() {
     // A flush waits while the threads have enough to do.
     ThreadPoolExecutor executor =
         new ThreadPoolExecutor(
             THREADS, THREADS, 1, TimeUnit.MINUTES, new LinkedBlockingQueue<>(FLUSHED),
             new ThreadPoolExecutor.CallerRunsPolicy());
     outbox = open(Submitter.withExecutor(executor), Duration.ofMinutes(2));
-    if (backlog) {
-      Thread flusher =
-          new Thread(
-              () -> {
-                while (handled.get() < wanted) {
-                  if (!outbox.flush()) {
-                    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(EMPTY_MS));
-                  }
+  }
+
+  private void flush() {
+    Thread flusher =
+        new Thread(
+            () -> {
+              while (handled.get() < wanted) {
+                if (!outbox.flush()) {
+                  LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(EMPTY_MS));
                 }
-              });
-      flusher.setDaemon(true);
-      flusher.start();
-    }
+              }
+            });
+    flusher.setDaemon(true);
+    flusher.start();
   }
 
   private void transact(long account, boolean business, boolean job) {
@@ -210,13 +211,11 @@ public final class Adapter {
       return;
     }
     transact(0, false, false);
-    if (!scenario.equals("business") && !scenario.equals("drain")) {
-      start(false);
-    }
+    start();
     tell("ready");
     hear("go");
     switch (scenario) {
-      case "drain" -> start(true);
+      case "drain" -> flush();
       case "latency" -> latencies(Integer.parseInt(arguments[1]));
       case "end-to-end", "business" ->
           write(

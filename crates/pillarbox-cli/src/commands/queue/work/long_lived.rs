@@ -20,8 +20,8 @@ use super::exec::Run;
 use super::process::Launcher;
 use super::report::{Report, RunResult};
 use crate::commands::queue::document::MessageDocument;
-use jobs::{Company, Jobs, MessageJob, ProcessAnswer, ProcessHad};
-use running::Seat;
+use jobs::{Jobs, MessageJob, ProcessAnswer, ProcessHad, Sharing};
+use running::ProcessRunner;
 use verdict::WorkerVerdict;
 
 /// A message counts an attempt after this many processes in a row that got only this message and ended
@@ -57,8 +57,8 @@ impl Processes {
     pub(super) fn start(plan: &ProcessPlan, count: usize) -> Self {
         let (jobs, stop, tasks) = (Arc::new(Jobs::default()), CancellationToken::new(), TaskTracker::new());
         for _ in 0..count {
-            let seat = Seat::new(plan.clone(), Arc::clone(&jobs), stop.clone());
-            tasks.spawn(seat.run());
+            let runner = ProcessRunner::new(plan.clone(), Arc::clone(&jobs), stop.clone());
+            tasks.spawn(runner.run());
         }
         Self { jobs, stop, tasks }
     }
@@ -96,16 +96,16 @@ pub(super) struct LongLived {
 impl LongLived {
     /// Sends the message until a process gives a verdict on it, or ends while it has only this message.
     async fn verdict(&self, item: &str, line: &Arc<str>) -> Result<(), Unhandled> {
-        let (mut company, mut exits, mut alone) = (Company::Others, 0, 0);
+        let (mut sharing, mut exits, mut alone) = (Sharing::WithOthers, 0, 0);
         loop {
             let (reply, answered) = oneshot::channel();
-            self.jobs.push(MessageJob { item: item.to_owned(), line: Arc::clone(line), company, reply });
+            self.jobs.push(MessageJob { item: item.to_owned(), line: Arc::clone(line), sharing, reply });
             match answered.await {
                 Ok(ProcessAnswer::Verdict(verdict)) => {
                     return verdict.into_result().map_err(Unhandled::Tried);
                 }
                 Ok(ProcessAnswer::Blamed(why)) => return Err(Unhandled::Tried(Failure::retry(why))),
-                Ok(ProcessAnswer::Suspected) => company = Company::None,
+                Ok(ProcessAnswer::Suspected) => sharing = Sharing::Alone,
                 Ok(ProcessAnswer::Unanswered(had)) => {
                     exits += 1;
                     alone += u32::from(had == ProcessHad::OnlyThis);
@@ -115,7 +115,7 @@ impl LongLived {
                     }
                     // Twice may be chance: among others, the message would never show that it is the cause.
                     if exits > 1 {
-                        company = Company::None;
+                        sharing = Sharing::Alone;
                     }
                 }
                 Ok(ProcessAnswer::NotStarted(why)) => return Err(Unhandled::Untried(why)),

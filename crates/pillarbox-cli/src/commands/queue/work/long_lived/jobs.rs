@@ -9,10 +9,10 @@ use super::WorkerVerdict;
 
 /// Whether a process may have other messages beside this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
-    Others,
+pub(super) enum Sharing {
+    WithOthers,
     /// A process ended while it had this message and others. Alone, it shows whether it was the cause.
-    None,
+    Alone,
 }
 
 /// What became of a message that was passed to a process.
@@ -44,7 +44,7 @@ pub(super) struct MessageJob {
     pub(super) item: String,
     /// The message as a line, with its line break.
     pub(super) line: Arc<str>,
-    pub(super) company: Company,
+    pub(super) sharing: Sharing,
     pub(super) reply: oneshot::Sender<ProcessAnswer>,
 }
 
@@ -69,9 +69,9 @@ impl Jobs {
 
     pub(super) fn push(&self, job: MessageJob) {
         let mut waiting = self.lock();
-        match job.company {
-            Company::Others => waiting.others.push_back(job),
-            Company::None => waiting.alone.push_back(job),
+        match job.sharing {
+            Sharing::WithOthers => waiting.others.push_back(job),
+            Sharing::Alone => waiting.alone.push_back(job),
         }
         drop(waiting);
         self.added.notify_one();

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::jobs::{Company, Jobs, MessageJob, ProcessAnswer, ProcessHad};
+use super::jobs::{Jobs, MessageJob, ProcessAnswer, ProcessHad, Sharing};
 use super::{ProcessPlan, verdict};
 use crate::commands::queue::work::exec::failure_text;
 use crate::commands::queue::work::pipes::{Pipes, Turn};
@@ -27,18 +27,18 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 const NOT_STARTED: [i32; 2] = [126, 127];
 
 /// Runs one process at a time for as long as the worker runs.
-pub(super) struct Seat {
+pub(super) struct ProcessRunner {
     plan: ProcessPlan,
     jobs: Arc<Jobs>,
     stop: CancellationToken,
-    strange: RareNote,
+    unknown: RareNote,
     silent: RareNote,
 }
 
-impl Seat {
+impl ProcessRunner {
     pub(super) fn new(plan: ProcessPlan, jobs: Arc<Jobs>, stop: CancellationToken) -> Self {
         let note = RareNote { output: plan.output, count: 0, noted: None };
-        Self { plan, jobs, stop, strange: note, silent: note }
+        Self { plan, jobs, stop, unknown: note, silent: note }
     }
 
     pub(super) async fn run(mut self) {
@@ -106,7 +106,7 @@ impl Seat {
             let stalls_at = running.progress + self.plan.deadline;
             tokio::select! {
                 turn = running.pipes.turn() => match turn {
-                    Turn::Read => running.read(&mut self.strange),
+                    Turn::Read => running.read(&mut self.unknown),
                     Turn::Wrote => {}
                     Turn::Closed => break ProcessEnding::Closed,
                     Turn::LineTooLong => break ProcessEnding::LineTooLong,
@@ -130,7 +130,7 @@ impl Seat {
         // Verdicts and errors that it wrote before its end. A background process of it may keep both open.
         let last = async {
             while matches!(running.pipes.turn().await, Turn::Read | Turn::Wrote) {
-                running.read(&mut self.strange);
+                running.read(&mut self.unknown);
             }
         };
         let _ = timeout(LAST_WORDS, async {
@@ -194,13 +194,13 @@ impl RunningProcess {
         if self.in_flight.is_empty() {
             self.progress = Instant::now();
         }
-        self.alone = job.company == Company::None;
+        self.alone = job.sharing == Sharing::Alone;
         self.pipes.write(job.line.as_bytes());
         self.in_flight.insert(job.item, job.reply);
     }
 
     /// Reads the lines that have arrived.
-    fn read(&mut self, strange: &mut RareNote) {
+    fn read(&mut self, unknown: &mut RareNote) {
         let Self { pipes, in_flight, alone, progress, verdicts, .. } = self;
         pipes.lines(|line| {
             let known =
@@ -211,7 +211,7 @@ impl RunningProcess {
                     // The handler may be gone: its deadline has passed, or its claim was lost.
                     let _ = reply.send(ProcessAnswer::Verdict(verdict));
                 }
-                None => strange.count(strange_lines),
+                None => unknown.count(strange_lines),
             }
         });
     }
@@ -254,7 +254,7 @@ enum Answered {
     Nothing,
 }
 
-/// Counts something strange that a command does, and notes it at a limited rate.
+/// Counts something unexpected that a command does, and notes it at a limited rate.
 #[derive(Debug, Clone, Copy)]
 struct RareNote {
     output: Output,
