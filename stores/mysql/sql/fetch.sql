@@ -90,7 +90,7 @@ UPDATE {meta} SET value = 1 WHERE name = 'numbers'
 -- locks the rows, and all sequence numbers for the duration of the update. The short lock timeout makes it
 -- fail instead of waiting, so it neither blocks others for long nor deadlocks.
 SET SESSION innodb_lock_wait_timeout = {impatient};
-DELETE FROM {event} WHERE seq IN ({drawn});
+DELETE e FROM {event} e FORCE INDEX (PRIMARY) WHERE e.seq IN ({drawn});
 UPDATE {event} FORCE INDEX (PRIMARY) SET lane = CASE seq {lanes} END, seq = CASE seq {numbers} END WHERE seq IN ({seqs});
 UPDATE {meta} SET value = 0 WHERE name = 'numbers';
 SET SESSION innodb_lock_wait_timeout = {patient}

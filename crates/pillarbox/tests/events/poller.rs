@@ -354,7 +354,8 @@ async fn a_claimed_event_that_crashes_its_process_dies_and_its_neighbours_do_not
             continue;
         }
         let killer = store.until("killer", Status::Dead).await;
-        assert!(killer.last_error.unwrap().contains("the process ended during its last attempt"));
+        let error = killer.last_error.unwrap();
+        assert!(error.contains("the process ended during its last attempt"), "{error}");
         for id in ["a", "b"] {
             assert_eq!(store.until(id, Status::Done).await.attempts, 2, "its claim, and its attempt alone");
         }
