@@ -31,9 +31,6 @@ pub struct Polled {
     pub seq: Seq,
     /// Token of the claim; zero if the row was only read.
     pub token: Token,
-    /// Whether the last claim expired without an outcome and `attempts` does not count that as an attempt: the
-    /// event may have crashed its process.
-    pub lapsed: bool,
 }
 
 /// Receives the events that a poller finds, and settles them.
@@ -45,12 +42,6 @@ pub trait PollHandler: Send + Sync + 'static {
     /// Maximum number of events that the handler has room for; the poller reads no more than that.
     fn available(&self) -> usize {
         usize::MAX
-    }
-
-    /// Whether the handler records the attempts of events whose last claim expired. Otherwise the poller records
-    /// them for all such events that it claims, since any of them may have crashed the process.
-    fn records_lapsed(&self) -> bool {
-        false
     }
 
     /// Called before rows are read.
@@ -215,13 +206,12 @@ impl Inner {
         let mut rows = rows.into_iter();
         for row in rows.by_ref() {
             let (seq, id, token) = (row.seq, row.id.clone(), row.token);
-            let back = given_back(&row);
             let change = match deliverable(row, now).map(|polled| self.handler.handle(polled)) {
                 Ok(true) => {
                     taken += 1;
                     continue;
                 }
-                Ok(false) => back.clone(),
+                Ok(false) => Change::Release,
                 Err(error) => {
                     tracing::error!(event = ?id, error, "event is dead");
                     // A claim has counted an attempt that is not made.
@@ -229,16 +219,14 @@ impl Inner {
                     Change::Dead { error, counts, blocks: None }
                 }
             };
-            let refused = change == back;
+            let refused = change == Change::Release;
             self.settle(vec![Outcome { seq, id, token, change }]).await?;
             if refused {
                 break;
             }
         }
-        let back = rows.map(|row| {
-            let change = given_back(&row);
-            Outcome { seq: row.seq, id: row.id, token: row.token, change }
-        });
+        let back =
+            rows.map(|row| Outcome { seq: row.seq, id: row.id, token: row.token, change: Change::Release });
         self.settle(back.collect()).await?;
         Ok(taken)
     }
@@ -265,12 +253,7 @@ impl Inner {
         let topics = Arc::default();
         let request =
             Claim { from: ClaimFrom::Events, topics, owner, lease, rows, bytes, skip_recent, now: None };
-        if self.handler.records_lapsed() {
-            return Ok((self.store.claim(request).await?, fetched.now));
-        }
-        let mut rows = claim_at_once(&*self.store, request).await?;
-        rows.iter_mut().for_each(|row| row.lapsed = false);
-        Ok((rows, fetched.now))
+        Ok((claim_at_once(&*self.store, request).await?, fetched.now))
     }
 
     /// Settles outcomes. Releases are only sent for claimed rows: a row that was only read is still pending.
@@ -287,17 +270,11 @@ impl Inner {
     }
 }
 
-/// Returns a row to the store untried. If the last claim expired, this one is made to expire too: a release would
-/// erase that fact.
-fn given_back(row: &Row) -> Change {
-    if row.lapsed { Change::Extend { lease: Duration::ZERO } } else { Change::Release }
-}
-
 /// Converts a row for the handler, or returns the reason why its event is dead.
 fn deliverable(row: Row, now: Timestamp) -> Result<Polled, String> {
     let event = row.event.map_err(|why| why.error())?;
     if row.expires_at.is_some_and(|at| at <= now) {
         return Err("expired before it was delivered".to_owned());
     }
-    Ok(Polled { event, attempts: row.attempts, seq: row.seq, token: row.token, lapsed: row.lapsed })
+    Ok(Polled { event, attempts: row.attempts, seq: row.seq, token: row.token })
 }

@@ -30,10 +30,7 @@ async fn no_debug_output_of_a_public_type_shows_them() {
     hidden(format!("{:?} {raw:?} {:?} {:?}", secret("a"), event, event.payload()));
     hidden(format!("{:?} {:?}", event.headers(), Payload::Bytes(CANARY.as_bytes().into())));
     hidden(format!("{:?}", NewRow { event: event.clone(), placement: Placement::Slot }));
-    hidden(format!(
-        "{:?}",
-        Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0), lapsed: false }
-    ));
+    hidden(format!("{:?}", Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0) }));
     hidden(format!(
         "{:?}",
         Delivery { event: event.clone(), attempt: 1, seq: Seq(1), path: DeliveryPath::Hot, claimed: None }

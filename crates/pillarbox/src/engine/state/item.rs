@@ -138,11 +138,6 @@ impl Item {
         self.is_led() || self.is_claimed()
     }
 
-    /// Whether a take or a claim has counted the attempt, also a claim of the caller that passed the row in.
-    fn is_counted_by_claim(&self) -> bool {
-        self.is_taken() || matches!(self.custody, Custody::HandedIn(token) if token != Token::default())
-    }
-
     /// Whether this process recorded the current attempt before sending.
     pub(crate) fn is_recorded_here(&self) -> bool {
         self.recorded == Recorded::Here
@@ -155,7 +150,7 @@ impl Item {
 
     /// Notes that the store has recorded the next attempt. For a taken row, the take has already counted it.
     pub(crate) fn record_here(&mut self) {
-        self.attempts += u32::from(!self.is_counted_by_claim());
+        self.attempts += u32::from(!self.is_taken());
         self.recorded = Recorded::Here;
     }
 
@@ -169,7 +164,7 @@ impl Item {
         match self.recorded {
             Recorded::No => Counts::One,
             // The take and the record have both counted this attempt, so one count is undone.
-            Recorded::Before | Recorded::Here if self.is_counted_by_claim() => Counts::Twice,
+            Recorded::Before | Recorded::Here if self.is_taken() => Counts::Twice,
             _ => Counts::Before,
         }
     }
@@ -190,7 +185,7 @@ impl Item {
 
     /// Whether all allowed attempts were begun before.
     pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
-        if self.is_counted_by_claim() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
+        if self.is_taken() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
     }
 
     /// Maximum size of a batch that contains this event. An event that has failed before is sent alone.
