@@ -210,6 +210,11 @@ pub trait Foreign: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
+    /// Whether a promotion waits for rows that others have locked beside those it moves.
+    fn promotions_wait_for_locks(&self) -> bool {
+        false
+    }
+
     /// Writes one.
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>>;
 

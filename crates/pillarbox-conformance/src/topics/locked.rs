@@ -161,6 +161,9 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 /// PBX-080: the first and more than one of them.
 async fn a_promotion_goes_on_beside_locked_rows(t: Fixture) -> Checked {
+    if t.foreign.promotions_wait_for_locks() {
+        return Err(Halt::NotApplicable("its promotions wait for locked rows until a lock timeout"));
+    }
     t.join(1, at(0)).await?;
     let rows = (0..6).map(|number| in_slot(event(&format!("e{number}")).due(at(1)))).collect();
     t.write(rows, at(0)).await?;

@@ -35,12 +35,12 @@ impl Harness for Mysql {
         Box::pin(async {
             let url = std::env::var(self.variable)
                 .map_err(|_| format!("{} is not set; `cargo xtask test` starts a server", self.variable))?;
-            fixture(&url).await.map_err(|error| error.to_string())
+            fixture(&url, self.name == "mariadb").await.map_err(|error| error.to_string())
         })
     }
 }
 
-async fn fixture(url: &str) -> Result<Fixture, StoreError> {
+async fn fixture(url: &str, is_mariadb: bool) -> Result<Fixture, StoreError> {
     let options: MySqlConnectOptions = url.parse().map_err(failed)?;
     let databases = Databases::make(&options).await?;
     let [pool, bare] = [&databases.name, &databases.bare].map(|name| pool(&options, name));
@@ -48,7 +48,7 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     store.migrate().await?;
     Ok(Fixture {
         beside: AnyTable::Native(Arc::new(MysqlStore::new(pool.clone()))),
-        foreign: Arc::new(Rows { pool }),
+        foreign: Arc::new(Rows { pool, is_mariadb }),
         transactions: Some(Arc::new(OnBegin(store.clone()))),
         open: Some(Arc::new(OnBegin(store.clone()))),
         bare: Some(AnyTable::Native(Arc::new(MysqlStore::new(bare)))),
@@ -110,6 +110,7 @@ impl Drop for Databases {
 
 struct Rows {
     pool: MySqlPool,
+    is_mariadb: bool,
 }
 
 impl Foreign for Rows {
@@ -123,6 +124,10 @@ impl Foreign for Rows {
             };
             Ok(Some(Box::new(unlock) as Unlock))
         })
+    }
+
+    fn promotions_wait_for_locks(&self) -> bool {
+        self.is_mariadb
     }
 
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
