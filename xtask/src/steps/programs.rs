@@ -15,7 +15,7 @@ const LONG: [(&str, usize); 12] = [
     ("pillarbox-mysql/store", 4),
     ("pillarbox-sinks/brokers", 4),
     ("pillarbox/simulation", 2),
-    ("pillarbox-stores/crash", 3),
+    ("pillarbox-stores/crash", 1),
     ("pillarbox-cli/relay_crash", 1),
     ("pillarbox-stores/workers", 1),
 ];
