@@ -339,10 +339,12 @@ impl<'a> Crew<'a> {
             let after = records.last().map(|record| record.seq);
             let list = List { select: select.clone(), after, limit: PAGE, ..List::default() };
             let page = block_on(self.site.store.admin().list(list)).map_err(|error| error.to_string())?;
-            if page.is_empty() {
+            // The writers go on meanwhile: an empty page might never come.
+            let is_last = page.len() < PAGE;
+            records.extend(page);
+            if is_last {
                 return Ok(records);
             }
-            records.extend(page);
         }
     }
 }
