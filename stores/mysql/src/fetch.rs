@@ -28,7 +28,9 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
         Scope::Group { slot, group, from } => {
             let query = session.query(fill(&sql.fetch_group, &[now, most]));
             let query = query.bind(from.0).bind(slot.0).bind(group.as_str().to_owned()).bind(limit);
-            answer(session, sql, request, query).await
+            let origin = session.number;
+            let fetched = answer(session, sql, request, query).await?;
+            Ok(Fetched { cursor: Cursor { origin, ..Cursor::default() }, ..fetched })
         }
         Scope::Due => {
             let youngest = ("{youngest}", youngest_sql(request.now, request.skip_recent));

@@ -20,8 +20,8 @@ ORDER BY seq LIMIT $8
 
 -- name: fetch_group
 -- Pending rows of one group from a sequence number on, without contents that are too large to
--- load at once; no lock.
-SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
+-- load at once, with the mark of the server's run and the file of the sequence, as in `horizon`; no lock.
+SELECT {light_columns}, clock_timestamp() AS now, {left_out}, (SELECT {server_run}) AS run, (SELECT {sequence_file}) AS file FROM {event}
 WHERE status IN (0, 2) AND seq >= $2 AND slot = $3 AND {group_key} = $4
 ORDER BY seq LIMIT $5
 
@@ -43,12 +43,9 @@ ORDER BY seq
 -- The last sequence number drawn, and the transactions that may still commit a number up to it; no lock.
 -- The number is read first: a transaction that draws a number after that does not concern this horizon. The
 -- test on s.number keeps that order.
--- A server that recovers from a crash keeps its start time but resets its statistics, so the later of both
--- times marks the run of the server. Before version 15 the reset time is in a file that is slow to read.
 -- A restarted sequence (TRUNCATE … RESTART IDENTITY, ALTER SEQUENCE … RESTART) gets a new file, so a restart
 -- shows even if the sequence has passed the last number again. `setval` changes the sequence in place.
-SELECT s.number, w.open, greatest(pg_postmaster_start_time(), CASE WHEN current_setting('server_version_num')::int >= 150000
-    THEN pg_stat_get_bgwriter_stat_reset_time() END), clock_timestamp(), pg_relation_filenode({sequence_name}::regclass)::bigint
+SELECT s.number, w.open, {server_run}, clock_timestamp(), {sequence_file}
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS number FROM {sequence}) s,
     LATERAL (SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}') AS open FROM pg_locks
         WHERE locktype = 'relation' AND relation = {event_name}::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()

@@ -46,12 +46,14 @@ async fn answer(
     request: &Fetch,
     query: Query<'_>,
 ) -> Result<Fetched, DriverError> {
-    let (page, now) = read(session, sql, request, query).await?;
+    let Found { page, now, mark } = read(session, sql, request, query).await?;
     let now = match now {
         Some(now) => now,
         None => clock(session, sql).await?,
     };
-    Ok(Fetched { rows: page.rows, cursor: Cursor::default(), more: page.end == End::Cut, now })
+    let origin = mark.map(|(run, file)| session.origin(run, file)).unwrap_or_default();
+    let cursor = Cursor { origin, ..Cursor::default() };
+    Ok(Fetched { rows: page.rows, cursor, more: page.end == End::Cut, now })
 }
 
 /// The database's current time.
@@ -78,7 +80,10 @@ async fn fetch_slots(
     let bound = vouched(&cursor).unwrap_or(cursor.decided);
     let query = slots_query(session, sql, slots, cursor.decided, request, limit);
     let (page, read_at) = match query {
-        Some(query) => read(session, sql, request, query).await?,
+        Some(query) => {
+            let found = read(session, sql, request, query).await?;
+            (found.page, found.now)
+        }
         None => (Page::new(request), now),
     };
     // The cursor advances only past rows that this read covered, and only up to the vouched horizon: above
@@ -200,18 +205,31 @@ fn most(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
-/// Reads rows within the limits. Also returns the database's time, if a row carried it.
+/// What a read has found.
+struct Found<'r> {
+    page: Page<'r>,
+    /// The database's time, if a row carried it.
+    now: Option<Timestamp>,
+    /// The run of the server and the file of the sequence, if rows carry them.
+    mark: Option<(i64, Option<i64>)>,
+}
+
+/// Reads rows within the limits.
 async fn read<'r>(
     session: &mut Session,
     sql: &Sql,
     request: &'r Fetch,
     query: Query<'_>,
-) -> Result<(Page<'r>, Option<Timestamp>), DriverError> {
+) -> Result<Found<'r>, DriverError> {
     let (mut page, mut now, mut decoder) = (Page::new(request), request.now, None);
+    let mut mark = None;
     let mut found = query.fetch(&mut session.connection);
     while let Some(row) = found.try_next().await? {
         let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
         let told = || decoder.time(&values, Column::Now).unwrap_or_default();
+        if page.rows.is_empty() && matches!(request.scope, Scope::Group { .. }) {
+            mark = Some((row.try_get::<Time, _>("run")?.0.as_microsecond(), row.try_get("file")?));
+        }
         if page.admit(decoder, &values, *now.get_or_insert_with(told)).is_break() {
             break;
         }
@@ -226,7 +244,7 @@ async fn read<'r>(
         });
         put_in_place(&mut page.rows, &page.large, loaded.into_iter());
     }
-    Ok((page, now))
+    Ok(Found { page, now, mark })
 }
 
 #[cfg(test)]

@@ -70,6 +70,10 @@ const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $7 FO
 /// How long a settle waits for rows that others have locked, before it settles again and skips them. Skipping
 /// has to lock every row first, which almost no settle needs.
 const BRIEF: &str = "50ms";
+/// Marks the run of the server. A server that recovers from a crash keeps its start time but resets its statistics, so
+/// the later of both times is taken. Before version 15 the reset time is in a file that is slow to read.
+const SERVER_RUN: &str = "greatest(pg_postmaster_start_time(), CASE \
+    WHEN current_setting('server_version_num')::int >= 150000 THEN pg_stat_get_bgwriter_stat_reset_time() END)";
 
 /// Whether a settle names the row `e`, by sequence number and id.
 const PAIR: &str = "((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id)))";
@@ -169,6 +173,11 @@ impl Names {
             ("{pair}", PAIR.to_owned()),
             ("{claimed_pair}", CLAIMED_PAIR.to_owned()),
             ("{left_out}", format!("{LEFT_OUT} AS left_out")),
+            ("{server_run}", SERVER_RUN.to_owned()),
+            (
+                "{sequence_file}",
+                format!("pg_relation_filenode('{}'::regclass)::bigint", full(&format!("{event}_seq"))),
+            ),
             ("{bytes}", bytes.clone()),
             ("{evictions}", evictions.to_owned()),
             ("{quarantined_upto}", quarantined_upto.to_owned()),

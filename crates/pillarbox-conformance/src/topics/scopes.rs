@@ -1,6 +1,6 @@
 //! The other reads: one group from a number on, and all that is due.
 
-use pillarbox::model::{Row, Seq, Slot};
+use pillarbox::model::{Row, Seq, Slot, SlotSet};
 use pillarbox::port::{ByteLimits, Change, ClaimFrom, Cursor, Fetch, Scope, StoreError};
 
 use crate::case::{Case, Checked, cases};
@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases!("scopes"; Nothing:
         a_group_is_read_from_a_number_on,
         a_group_is_read_in_one_slot_only,
+        a_group_read_names_the_origin_of_its_numbers,
         a_group_read_obeys_the_limits,
         due_rows_are_read_from_every_lane_but_the_queue,
         rows_due_later_are_not_read_as_due,
@@ -22,7 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 async fn of_group(t: &Fixture, slot: Slot, key: &str, from: Seq) -> Result<Vec<Row>, StoreError> {
     let fetched = t.native().fetch(fetch(Scope::Group { slot, group: group(key), from }, at(0))).await?;
-    assert_eq!((fetched.cursor, fetched.more), (Cursor::default(), false));
+    let origin = fetched.cursor.origin;
+    assert_eq!((fetched.cursor, fetched.more), (Cursor { origin, ..Cursor::default() }, false));
     Ok(fetched.rows)
 }
 
@@ -54,6 +56,18 @@ async fn a_group_is_read_in_one_slot_only(t: Fixture) -> Checked {
     let slot = t.record("a").await?.slot;
     assert_eq!(ids(&of_group(&t, slot, "g", Seq(0)).await?), ["a"]);
     assert_eq!(ids(&of_group(&t, Slot(64), "g", Seq(0)).await?), ["b"]);
+    Ok(())
+}
+
+/// PBX-010, PBX-011: by this a reader sees that numbers may have been given again since it read the slots.
+async fn a_group_read_names_the_origin_of_its_numbers(t: Fixture) -> Checked {
+    t.write(grouped("g", &["a", "b"]), at(0)).await?;
+    let row = t.record("a").await?;
+    let slots = Scope::Slots { slots: SlotSet::new([row.slot]), cursor: Cursor::default() };
+    let of_slots = t.native().fetch(fetch(slots, at(0))).await?;
+    let scope = Scope::Group { slot: row.slot, group: group("g"), from: row.seq };
+    let of_group = t.native().fetch(fetch(scope, at(0))).await?;
+    assert_eq!(of_group.cursor.origin, of_slots.cursor.origin);
     Ok(())
 }
 

@@ -213,6 +213,28 @@ fn numbers_that_were_given_again_are_read_from_the_beginning() {
     }
 }
 
+/// PBX-010, PBX-011: the group waits behind number 7. A crash takes 7 back; 5 and 8 are written after it.
+#[test]
+fn a_group_is_read_from_the_beginning_when_its_numbers_were_given_again() {
+    let now = Instant::now();
+    let mut late = row(7);
+    let ahead = Duration::from_micros(100);
+    late.available_at = Timestamp::UNIX_EPOCH + ahead;
+    let mut core = node(&[], vec![late], now);
+    let later = now + ahead;
+    let Read::Group { key, fetch } = core.next_read(later) else { panic!("the group is read") };
+    assert!(matches!(fetch.scope, Scope::Group { from: Seq(7), .. }), "{:?}", fetch.scope);
+    let cursor = Cursor { origin: 2, ..Cursor::default() };
+    let fetched = |rows| Fetched { rows, cursor: cursor.clone(), more: false, now: Timestamp::UNIX_EPOCH };
+    merge(&mut core, ReadResult::Group { key, fetched: fetched(vec![row(8)]) }, later);
+    assert!(matches!(core.next_job(later), Next::Wait(_)), "5 comes first");
+    let Read::Group { key, fetch } = core.next_read(later) else { panic!("the group is read again") };
+    assert!(matches!(fetch.scope, Scope::Group { from: Seq(1), .. }), "{:?}", fetch.scope);
+    merge(&mut core, ReadResult::Group { key, fetched: fetched(vec![row(5), row(8)]) }, later);
+    let Next::Job(job) = core.next_job(later) else { panic!("it is delivered") };
+    assert_eq!(job.items[0].seq, Seq(5));
+}
+
 /// PBX-074
 #[test]
 fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {

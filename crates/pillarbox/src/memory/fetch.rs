@@ -34,7 +34,7 @@ impl State {
             Scope::Group { slot, group, from } => {
                 let found = self.index.rows(&[slot.0..=slot.0], from.0);
                 let (rows, end) = self.read(found, request, now, |row| row.group.as_ref() == Some(group));
-                (rows, Cursor::default(), end)
+                (rows, Cursor { origin: self.origin, ..Cursor::default() }, end)
             }
             Scope::Due => {
                 let found = self.index.rows(&[Lane::DELAYED.0..=i16::MAX], i64::MIN);

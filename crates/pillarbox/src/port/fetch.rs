@@ -124,7 +124,8 @@ pub struct Fetch {
 pub struct Fetched {
     /// The rows, in order.
     pub rows: Vec<Row>,
-    /// The cursor for the next read of slots; the default for other scopes.
+    /// The cursor for the next read of slots. A read of a group that found rows sets only its origin; for [`Scope::Due`]
+    /// it is the default.
     pub cursor: Cursor,
     /// Whether a limit ended the read, so that more rows may match.
     pub more: bool,

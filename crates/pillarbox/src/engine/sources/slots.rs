@@ -257,6 +257,13 @@ impl SlotSource {
         core.poll_soon(fruitful, asked.now);
     }
 
+    /// Whether the numbers of a group's rows are of another origin than the cursor's. A cursor at the start has passed
+    /// no numbers, so no origin makes it wrong.
+    fn is_stale(&self, fetched: &Fetched) -> bool {
+        let passed = self.cursor.decided > Seq::default();
+        passed && !fetched.rows.is_empty() && fetched.cursor.origin != self.cursor.origin
+    }
+
     fn merge_group(&mut self, core: &mut Core, key: &GroupKey, fetched: Fetched, asked: Asked) {
         let Some(group) = core.groups.get_mut(key) else {
             // The group left memory during the read, with its slot or because it is held.
@@ -264,6 +271,14 @@ impl SlotSource {
             core.read_over();
             return;
         };
+        if self.is_stale(&fetched) {
+            // `missed` is a number of the old origin: rows of the group may have been written below it since.
+            core.slots.suspect_any_number();
+            core.reads.reread_all();
+            core.read_over();
+            core.groups.place(key, asked.now);
+            return;
+        }
         group.missed = None;
         group.quarantined &= !fetched.rows.is_empty();
         let last = fetched.rows.last().map(|row| row.seq);
