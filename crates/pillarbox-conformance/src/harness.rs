@@ -210,8 +210,8 @@ pub trait Foreign: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Whether a promotion waits for rows that others have locked beside those it moves.
-    fn promotions_wait_for_locks(&self) -> bool {
+    /// Whether a locked row also keeps the row before it, by id, from being moved.
+    fn locks_reach_neighbours(&self) -> bool {
         false
     }
 

@@ -73,11 +73,12 @@ SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (p
 UPDATE {event} FORCE INDEX (PRIMARY) SET locked_by = NULL WHERE seq IN ({seqs})
 
 -- name: due_topics
--- Topics with claimable messages, except these; steps from topic to topic in the index; no lock.
+-- Topics with claimable messages, except these; steps from topic to topic in the index; no lock. TiDB refuses `min` in
+-- the recursive part.
 WITH RECURSIVE t (name, nth) AS (
     SELECT min(topic), 1 FROM {event} FORCE INDEX (topic) WHERE topic IS NOT NULL
     UNION ALL
-    SELECT (SELECT min(e.topic) FROM {event} e FORCE INDEX (topic) WHERE e.topic > t.name), nth + 1
+    SELECT (SELECT e.topic FROM {event} e FORCE INDEX (topic) WHERE e.topic > t.name ORDER BY e.topic LIMIT 1), nth + 1
     FROM t WHERE t.name IS NOT NULL AND nth < 900)
 SELECT name FROM t
 WHERE name IS NOT NULL AND name NOT IN ({topics}) AND EXISTS (

@@ -94,3 +94,12 @@ DELETE e FROM {event} e FORCE INDEX (PRIMARY) WHERE e.seq IN ({drawn});
 UPDATE {event} FORCE INDEX (PRIMARY) SET lane = CASE seq {lanes} END, seq = CASE seq {numbers} END WHERE seq IN ({seqs});
 UPDATE {meta} SET value = 0 WHERE name = 'numbers';
 SET SESSION innodb_lock_wait_timeout = {patient}
+
+-- name: renumber_save
+-- Marks the state before rows move; no lock.
+SAVEPOINT renumber
+
+-- name: renumber_undo
+-- Undoes a renumbering that failed; no lock.
+ROLLBACK TO SAVEPOINT renumber;
+SET SESSION innodb_lock_wait_timeout = {patient}

@@ -81,13 +81,14 @@ impl OpenSession for Connector {
             open: false,
             number: next_number(),
             committed: Committed::default(),
+            row_bytes: 0,
         })
     }
 }
 
 /// Facts about the server at the other end of a connection.
 pub(crate) struct Server {
-    maria: bool,
+    pub(crate) maria: bool,
     pub(crate) dialect: Dialect,
     /// The usual lock wait timeout of a statement, in seconds.
     pub(crate) patience_s: u64,
@@ -178,6 +179,8 @@ pub(crate) struct Session {
     pub(crate) number: i64,
     /// The range of sequence numbers that a reader on this session knows to be committed.
     pub(crate) committed: Committed,
+    /// The mean size of the rows that were read last; 0 if none were.
+    pub(crate) row_bytes: usize,
 }
 
 /// Returns a number that no other session of this process has.

@@ -94,6 +94,11 @@ impl DriverError {
         }
     }
 
+    /// Whether a statement did not get a lock in time. It is undone, its transaction is not.
+    pub(crate) fn is_lock_wait(&self) -> bool {
+        self.number() == Some(LOCK_WAIT)
+    }
+
     pub(crate) fn is_missing_table(&self) -> bool {
         self.number() == Some(MISSING_TABLE)
     }

@@ -18,7 +18,17 @@ use crate::row::{self, Values, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{now_sql, youngest_sql};
 
+/// How many rows to ask for at most. The server loads the contents of all rows up to the limit to learn their sizes,
+/// although the byte limit ends the read earlier, so this limit follows the size of the rows that were read last.
+fn bounded(rows: usize, bytes: usize, row_bytes: usize) -> usize {
+    const LEAST: usize = 16;
+    let fitting = bytes.checked_div(row_bytes).map(|rows| rows.saturating_mul(2).max(LEAST));
+    fitting.map_or(rows, |fitting| rows.min(fitting))
+}
+
 pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, DriverError> {
+    let rows = bounded(request.rows, request.bytes.total, session.row_bytes);
+    let request = &Fetch { rows, ..request.clone() };
     // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let now = ("{now}", now_sql(request.now));
@@ -186,5 +196,24 @@ async fn read<'r>(
         });
         put_in_place(&mut page.rows, &page.large, loaded.into_iter());
     }
+    let bytes: usize = page.rows.iter().map(|row| row.bytes).sum();
+    session.row_bytes = bytes.checked_div(page.rows.len()).unwrap_or(session.row_bytes);
     Ok((page, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bounded;
+
+    /// PBX-013
+    #[test]
+    fn as_many_rows_are_asked_for_as_their_bytes_have_room_for() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(bounded(1_000, 64 * MIB, 0), 1_000);
+        assert_eq!(bounded(1_000, 64 * MIB, 300), 1_000);
+        assert_eq!(bounded(1_000, 64 * MIB, 2 * MIB), 64);
+        assert_eq!(bounded(1_000, MIB, 2 * MIB), 16);
+        assert_eq!(bounded(10, MIB, 2 * MIB), 10);
+        assert_eq!(bounded(1_000, usize::MAX, 1), 1_000);
+    }
 }

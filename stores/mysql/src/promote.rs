@@ -8,7 +8,7 @@ use crate::connection::Session;
 use crate::error::DriverError;
 use crate::membership::{later_due, next_due};
 use crate::probe::Locking;
-use crate::renumber::{Moving, renumber};
+use crate::renumber::{Moving, renumber_free};
 use crate::row::time_of;
 use crate::sql::{Sql, fill};
 use crate::time::{literal, now_sql};
@@ -35,12 +35,12 @@ pub(crate) async fn promote(
         let in_group = request.order == Order::PerGroup && row.is_grouped();
         row.lane = (!in_group).then_some(request.lane.0.into());
     }
-    renumber(session, sql, &rows).await?;
+    let moved = renumber_free(session, sql, &rows).await?;
     session.commit().await?;
     let next_due = next_due(session, sql, now).await?;
     let later = match next_due {
         Some(Duration::ZERO) => later_due(session, sql, now).await?,
         _ => None,
     };
-    Ok(Promoted { moved: rows.len(), next_due, later })
+    Ok(Promoted { moved, next_due, later })
 }

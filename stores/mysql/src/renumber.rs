@@ -38,6 +38,38 @@ impl Moving {
 /// placeholders, so cursors do not pass their numbers.
 const HOLDING: i16 = i16::MAX;
 
+/// Moves the rows that can be moved without waiting for locks, in the given order. Returns how many it moved.
+///
+/// MariaDB compares a moved row with its neighbours in the index of ids, and fails if another transaction has locked
+/// the next one. Halves are then tried, so that a lock keeps back only the row before it.
+pub(crate) async fn renumber_free(
+    session: &mut Session,
+    sql: &Sql,
+    rows: &[Moving],
+) -> Result<usize, DriverError> {
+    if !session.server.maria {
+        renumber(session, sql, rows).await?;
+        return Ok(rows.len());
+    }
+    let (mut parts, mut moved) = (vec![rows], 0);
+    while let Some(part) = parts.pop() {
+        session.results(sql.renumber_save.to_string()).await?;
+        match renumber(session, sql, part).await {
+            Ok(()) => moved += part.len(),
+            Err(error) if error.is_lock_wait() => {
+                let patient = ("{patient}", session.server.patience_s.to_string());
+                session.results(fill(&sql.renumber_undo, &[patient])).await?;
+                if part.len() > 1 {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(moved)
+}
+
 /// Moves rows to new sequence numbers, in the given order.
 ///
 /// Only an insert draws numbers. So placeholder rows are inserted first, and then replaced by the moved rows.
@@ -50,8 +82,10 @@ pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) 
     session.query(&*sql.renumber_begin).execute(&mut session.connection).await?;
     let holders = vec![format!("(?, '', {HOLDING})"); rows.len()].join(", ");
     let draw = session.once(fill(&sql.draw, &[("{rows}", holders)]));
-    let ids: Vec<EventId> = rows.iter().map(|_| EventId::uuid_v7()).collect();
-    let ids: Vec<&str> = ids.iter().map(EventId::as_str).collect();
+    // These ids come after all others: under REPEATABLE READ a lock on a row also covers the gap before it, and an
+    // insert into that gap would wait.
+    let ids: Vec<String> = rows.iter().map(|_| format!("~{}", EventId::uuid_v7())).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let draw = ids.iter().fold(draw, |query, id| query.bind((*id).to_owned()));
     let first =
         i64::try_from(draw.execute(&mut session.connection).await?.last_insert_id()).unwrap_or_default();

@@ -126,7 +126,7 @@ impl Foreign for Rows {
         })
     }
 
-    fn promotions_wait_for_locks(&self) -> bool {
+    fn locks_reach_neighbours(&self) -> bool {
         self.is_mariadb
     }
 

@@ -18,6 +18,9 @@ use crate::model::{EventId, Lane, Row};
 use crate::port::{Change, Claimed, Outcome, Settled};
 use crate::rules::Lease;
 
+/// How many claims one owner may hold whose outcomes are not settled, including the next. With two, a claim waits for
+/// the settle before it; more keep the server busy with both.
+const AHEAD: usize = 4;
 /// How many times the allowed number of messages may be in memory after handlers have become slower.
 const EXCESS: usize = 4;
 
@@ -121,7 +124,7 @@ fn claimable(core: &Core) -> usize {
         return 0;
     }
     let size = core.claim_rows();
-    let held = (2 * size).saturating_sub(core.leases.len());
+    let held = (AHEAD * size).saturating_sub(core.leases.len());
     held.min(size.saturating_sub(core.buffer.cold_rows())).min(core.cold_room().0)
 }
 
