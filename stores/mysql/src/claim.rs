@@ -8,6 +8,7 @@ use pillarbox_store_kit::{Light, put_in_place, read_row};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, numbers};
+use crate::dialect::Dialect;
 use crate::error::DriverError;
 use crate::probe::Locking;
 use crate::row::{Values, number_of, read_all, text_of, told_now};
@@ -150,7 +151,11 @@ pub(crate) async fn due_topics(
         ("{topics}", quoted_list(except)),
         ("{limit}", request.limit.to_string()),
     ];
-    let found = session.once(fill(&sql.due_topics, &parts)).fetch_all(&mut session.connection).await?;
+    let text = match session.server.dialect {
+        Dialect::Mysql => &sql.due_topics,
+        Dialect::Tidb => &sql.due_topics_scan,
+    };
+    let found = session.once(fill(text, &parts)).fetch_all(&mut session.connection).await?;
     Ok(found.iter().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use jiff::Timestamp;
-use pillarbox::model::{Column, Seq, SlotSet, WithClaim};
-use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
+use pillarbox::model::{Column, Row, Seq, SlotSet, WithClaim};
+use pillarbox::port::{ByteLimits, Cursor, Fetch, Fetched, Scope};
 use pillarbox_store_kit::{End, Page, put_in_place, read_row};
 use sqlx::mysql::{MySql, MySqlArguments};
 use sqlx::query::Query;
@@ -18,8 +18,21 @@ use crate::row::{self, Values, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{now_sql, youngest_sql};
 
-/// How many rows to ask for at most. The server loads the contents of all rows up to the limit to learn their sizes,
-/// although the byte limit ends the read earlier, so this limit follows the size of the rows that were read last.
+impl Session {
+    /// How many rows to ask for at most. The server loads the contents of all rows up to the limit to learn their
+    /// sizes, although the byte limit ends the read earlier, so this limit follows the size of the rows that were
+    /// read last.
+    pub(crate) fn bounded(&self, rows: usize, limits: &ByteLimits) -> usize {
+        bounded(rows, limits.total, self.row_bytes)
+    }
+
+    /// Notes the size of the rows that were read.
+    pub(crate) fn note_sizes(&mut self, rows: &[Row]) {
+        let bytes: usize = rows.iter().map(|row| row.bytes).sum();
+        self.row_bytes = bytes.checked_div(rows.len()).unwrap_or(self.row_bytes);
+    }
+}
+
 fn bounded(rows: usize, bytes: usize, row_bytes: usize) -> usize {
     const LEAST: usize = 16;
     let fitting = bytes.checked_div(row_bytes).map(|rows| rows.saturating_mul(2).max(LEAST));
@@ -27,7 +40,7 @@ fn bounded(rows: usize, bytes: usize, row_bytes: usize) -> usize {
 }
 
 pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, DriverError> {
-    let rows = bounded(request.rows, request.bytes.total, session.row_bytes);
+    let rows = session.bounded(request.rows, &request.bytes);
     let request = &Fetch { rows, ..request.clone() };
     // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
@@ -196,8 +209,7 @@ async fn read<'r>(
         });
         put_in_place(&mut page.rows, &page.large, loaded.into_iter());
     }
-    let bytes: usize = page.rows.iter().map(|row| row.bytes).sum();
-    session.row_bytes = bytes.checked_div(page.rows.len()).unwrap_or(session.row_bytes);
+    session.note_sizes(&page.rows);
     Ok((page, now))
 }
 

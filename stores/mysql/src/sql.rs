@@ -172,7 +172,7 @@ statements! {
             promote_find, draw, renumber_begin, renumber, renumber_save,
             renumber_undo;
         claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
-            claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, reap_find, reap_lock, reap;
+            claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, due_topics_scan, reap_find, reap_lock, reap;
         settle: node_lock, done_lock, done, settle_find, settle_busy, settle, delete, attempts_add, attempts_forget;
         membership: membership_lock, nodes, node_register, node_renew, node_leave, node_evict, node_publish, slots_take,
             slots_release, slots_drop, slots_free;

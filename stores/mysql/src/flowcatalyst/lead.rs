@@ -38,10 +38,34 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
         taking.add_group(&sets.next().unwrap_or_default());
         more = taking.add_page(&sets.next().unwrap_or_default());
     }
-    let heads = taking.heads;
-    if heads.is_empty() {
-        return Ok(Taken { leads: true, rows: Vec::new() });
+    let mut heads = taking.heads;
+    let (mut found, mut now, mut asked, mut bytes) = (Vec::new(), None, 0, 0_usize);
+    while asked < heads.len() && (found.is_empty() || !request.bytes.reached_by(bytes)) {
+        let count = session.bounded(heads.len() - asked, &request.bytes);
+        let rows = lock(session, sql, request, &heads[asked..asked + count]).await?;
+        now = now.or(told_now(&rows));
+        found.extend(read_light(&rows, &request.bytes));
+        bytes = found.iter().map(|light| light.get().bytes).sum();
+        asked += count;
     }
+    let Some(now) = now else {
+        return Ok(Taken { leads: true, rows: Vec::new() });
+    };
+    heads.truncate(asked);
+    let kept = not_overtaking(heads, found, request.ungrouped_order);
+    let items = load(session, sql, kept, &request.bytes).await?;
+    let rows = mark(session, sql, items, now).await?;
+    session.note_sizes(&rows);
+    Ok(Taken { leads: true, rows })
+}
+
+/// Locks those of the found rows that are still pending and free.
+async fn lock(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Take,
+    heads: &[Head],
+) -> Result<Vec<MySqlRow>, DriverError> {
     let parts = [
         ("{now}", now_sql(request.now)),
         ("{ids}", places(heads.len())),
@@ -50,13 +74,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     ];
     let query = session.once(fill(&sql.items_take_lock, &parts));
     let query = heads.iter().fold(query, |query, head| query.bind(head.id.clone()));
-    let found = query.fetch_all(&mut session.connection).await?;
-    let Some(now) = told_now(&found) else {
-        return Ok(Taken { leads: true, rows: Vec::new() });
-    };
-    let kept = not_overtaking(heads, read_light(&found, &request.bytes), request.ungrouped_order);
-    let items = load(session, sql, kept, &request.bytes).await?;
-    Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
+    Ok(query.fetch_all(&mut session.connection).await?)
 }
 
 /// Releases items that were claimed too long ago and commits; returns how many.
