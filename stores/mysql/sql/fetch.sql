@@ -96,8 +96,9 @@ UPDATE {meta} SET value = 0 WHERE name = 'numbers';
 SET SESSION innodb_lock_wait_timeout = {patient}
 
 -- name: renumber_save
--- Marks the state before rows move; no lock.
-SAVEPOINT renumber
+-- Marks the state before rows move, and makes what follows fail instead of waiting; no lock.
+SAVEPOINT renumber;
+SET SESSION innodb_lock_wait_timeout = {impatient}
 
 -- name: renumber_undo
 -- Undoes a renumbering that failed; no lock.

@@ -47,13 +47,16 @@ pub(crate) async fn renumber_free(
     sql: &Sql,
     rows: &[Moving],
 ) -> Result<usize, DriverError> {
-    if !session.server.maria {
+    if !session.server.maria || rows.is_empty() {
         renumber(session, sql, rows).await?;
         return Ok(rows.len());
     }
+    // Only this waits, for another renumbering. Every part would wait again for a lock that it can't get.
+    session.query(&*sql.renumber_begin).execute(&mut session.connection).await?;
     let (mut parts, mut moved) = (vec![rows], 0);
     while let Some(part) = parts.pop() {
-        session.results(sql.renumber_save.to_string()).await?;
+        let impatient = ("{impatient}", session.server.impatience().to_string());
+        session.results(fill(&sql.renumber_save, &[impatient])).await?;
         match renumber(session, sql, part).await {
             Ok(()) => moved += part.len(),
             Err(error) if error.is_lock_wait() => {

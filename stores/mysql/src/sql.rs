@@ -169,8 +169,7 @@ statements! {
     one statement -> Arc<str> {
         insert: written, written_ids, alive;
         fetch: fetch_slots, fetch_group, fetch_due, fetch_large, clock, committed, next_number, peek, numbers, number_open, next_due, later_due,
-            promote_find, draw, renumber_begin, renumber, renumber_save,
-            renumber_undo;
+            promote_find, draw, renumber_begin, renumber, renumber_save, renumber_undo;
         claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
             claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, due_topics_scan, reap_find, reap_lock, reap;
         settle: node_lock, done_lock, done, settle_find, settle_busy, settle, delete, attempts_add, attempts_forget;
