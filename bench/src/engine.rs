@@ -49,7 +49,7 @@ pub(crate) async fn drive(events: usize, per: PerTransaction) -> anyhow::Result<
     for _ in 0..events / BURST {
         for _ in 0..BURST / per.0 {
             let mut tx = outbox.begin().await?;
-            tx.write_all(made.by_ref().take(per.0))?;
+            tx.write(made.by_ref().take(per.0))?;
             tx.commit().await?;
         }
         burst_done.notified().await;

@@ -36,7 +36,9 @@ mod tests {
         let tree = Tree::read(&crate::root()).unwrap();
         let rows = table::rows(&tree.find(PAGE).unwrap().text).unwrap();
         let count = |family| rows.iter().filter(|row| row.id.family == family).count();
-        assert_eq!(id::FAMILIES.map(count), [96, 33, 128, 82]);
+        // The first three families are the specifications' own and complete. The last one grows.
+        let [specified @ .., own] = id::FAMILIES.map(count);
+        assert_eq!((specified, own >= 89), ([96, 33, 128], true));
     }
 
     #[test]

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use pillarbox::Event;
-use pillarbox::model::Seq;
-use pillarbox::port::{Delivery, DeliveryPath, Sink, Verdict};
+use pillarbox::port::{Delivery, Sink, Verdict};
 use tokio::task::JoinSet;
 
 /// The parts that can be asked for.
@@ -30,8 +29,7 @@ fn batches(events: usize) -> anyhow::Result<Vec<Vec<Delivery>>> {
     let batch = |number: usize| {
         let group = format!("group-{}", number % GROUPS);
         let event = || Event::text("order.placed", payload.as_str()).group(group.as_str()).build();
-        let delivery =
-            |event| Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Hot, claimed: None };
+        let delivery = |event| Delivery::first(event);
         (0..BATCH).map(|_| Ok(delivery(event()?))).collect::<anyhow::Result<Vec<_>>>()
     };
     (0..events / BATCH).map(batch).collect()

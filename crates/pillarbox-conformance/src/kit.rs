@@ -118,20 +118,26 @@ pub(crate) fn only(ids: &[&str]) -> Select {
     Select { ids: ids.iter().map(|text| id(text)).collect(), ..Select::default() }
 }
 
+/// The first attempt has failed.
 pub(crate) fn retry(delay: Duration) -> Change {
-    Change::Retry { delay, error: "no".to_owned(), counts: Counts::One, wait: Wait::InPlace }
+    retry_of(1, delay)
+}
+
+/// The attempt with this number has failed.
+pub(crate) fn retry_of(attempt: u32, delay: Duration) -> Change {
+    Change::Retry { delay, error: "no".to_owned(), counts: Counts::Made(attempt), wait: Wait::InPlace }
 }
 
 pub(crate) fn retry_later(delay: Duration) -> Change {
-    Change::Retry { delay, error: "no".to_owned(), counts: Counts::One, wait: Wait::Delayed }
+    Change::Retry { delay, error: "no".to_owned(), counts: Counts::Made(1), wait: Wait::Delayed }
 }
 
 pub(crate) fn dead() -> Change {
-    Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None }
+    Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: None }
 }
 
 pub(crate) fn dead_blocking(key: &str) -> Change {
-    Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: Some(group(key)) }
+    Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: Some(group(key)) }
 }
 
 /// The outcome of a row that was read or claimed.
@@ -211,8 +217,8 @@ impl Fixture {
         outcomes: Vec<Outcome>,
         now: Timestamp,
     ) -> Answered<Settled> {
-        let settle = Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: Some(now) };
-        self.store.settle(settle).await
+        let (outcomes, on_done) = (outcomes.into(), OnDone::Keep);
+        self.store.settle(Settle { fence, outcomes, on_done, repeats: None, now: Some(now) }).await
     }
 
     /// Settles without a fence; whether it changed the row.
@@ -232,7 +238,8 @@ impl Fixture {
     /// Settles as done with the row deleted.
     pub(crate) async fn done_and_gone(&self, event: &str, now: Timestamp) -> Answered<()> {
         let outcomes = vec![self.outcome(event, Change::Done).await?].into();
-        let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Delete, now: Some(now) };
+        let settle =
+            Settle { fence: Fence::Open, outcomes, on_done: OnDone::Delete, repeats: None, now: Some(now) };
         assert_eq!(self.store.settle(settle).await?.stale, NONE);
         Ok(())
     }

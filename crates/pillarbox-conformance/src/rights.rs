@@ -42,11 +42,19 @@ pub async fn relay_items(store: &dyn ItemStore, node: NodeId) -> Result<(), Stor
     let taken = store.take(take).await?;
     assert_eq!(taken.rows.len(), 4, "nothing to deliver");
     let (error, delay) = ("no".to_owned(), Duration::ZERO);
-    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
-    let dead = Change::Dead { error, counts: Counts::One, blocks: Some(GroupKey::new("c")) };
+    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::Made(1), wait: Wait::InPlace };
+    let dead = Change::Dead { error, counts: Counts::Made(1), blocks: Some(GroupKey::new("c")) };
     for (row, change) in taken.rows.iter().zip([Change::Done, retry, dead]) {
         let outcomes = [Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }].into();
-        store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
+        store
+            .settle(Settle {
+                fence: Fence::Node(node),
+                outcomes,
+                on_done: OnDone::Keep,
+                repeats: None,
+                now: None,
+            })
+            .await?;
     }
     let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
     assert_eq!(store.recover(recover).await?, 1);

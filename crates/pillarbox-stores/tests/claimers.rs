@@ -136,6 +136,7 @@ async fn settle(store: &dyn Table, owner: &OwnerId, mut outcomes: Vec<Outcome>) 
             fence: Fence::Owner(owner.clone()),
             outcomes: outcomes.clone().into(),
             on_done: OnDone::Keep,
+            repeats: None,
             now: None,
         };
         let settled = patiently(|| store.settle(settle.clone())).await?;

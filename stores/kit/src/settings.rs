@@ -35,6 +35,7 @@ impl Settings {
             name: self.name.clone(),
             slots: layout.slots(),
             concurrent_writers: true,
+            concurrent_claims: true,
             transactions: true,
             durable: true,
             shared: true,

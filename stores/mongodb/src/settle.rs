@@ -157,6 +157,10 @@ impl Batch<'_> {
         let statement = |(change, token, rows): (&Change, i64, Vec<&Outcome>)| {
             let mut filter = named(change, &rows);
             filter.insert("status", pending());
+            if let (Change::Retry { .. } | Change::Dead { .. }, Some(since)) = (change, self.request.repeats)
+            {
+                filter.insert("available_at", doc! { "$not": { "$gte": us(since) } });
+            }
             if let Fence::Owner(owner) = &self.request.fence {
                 filter.extend(doc! { "locked_by": owner.as_str(), "lock_token": token });
             } else if matches!(change, Change::Extend { .. }) {
@@ -180,7 +184,10 @@ impl Batch<'_> {
                 }
                 return Bson::from(doc! { "$set": set });
             }
-            Change::Attempt => return Bson::from(doc! { "$set": set, "$inc": { "attempts": 1 } }),
+            Change::Attempt { attempts } => {
+                set.insert("attempts", stored_count(*attempts));
+                return Bson::from(doc! { "$set": set });
+            }
             Change::Waits { error } => {
                 set.insert("last_error", stored_error(error));
                 return Bson::from(doc! { "$set": set });
@@ -208,11 +215,8 @@ impl Batch<'_> {
             Change::Delay => {
                 set.insert("slot", put_off());
             }
-            Change::Release => {
-                set.insert("attempts", given_back(0));
-            }
-            Change::Untried => {
-                set.insert("attempts", given_back(1));
+            Change::Release { attempts } => {
+                set.insert("attempts", stored_count(*attempts));
             }
         }
         set.extend(unlocked());
@@ -221,12 +225,8 @@ impl Batch<'_> {
 
     fn failed(&self, error: &str, counts: Counts) -> Document {
         let error = doc! { "$literal": stored_error(error) };
-        let sum = doc! { "$add": ["$attempts", i32::from(counts.added())] };
-        let attempts = match counts {
-            Counts::Back | Counts::Twice => doc! { "$cond": [{ "$gt": [sum.clone(), 0] }, sum, 0] },
-            Counts::One | Counts::Before | Counts::None => sum,
-        };
-        let mut set = doc! { "last_error": error.clone(), "attempts": attempts.clone() };
+        let attempts = stored_count(counts.attempts());
+        let mut set = doc! { "last_error": error.clone(), "attempts": attempts };
         if counts.is_recorded() {
             let by = match &self.request.fence {
                 Fence::Node(node) => node.to_string(),
@@ -325,12 +325,9 @@ pub(crate) fn named(change: &Change, rows: &[&Outcome]) -> Document {
     }
 }
 
-/// The row's attempts minus `attempts`, and minus one more if a claim counted one; never below zero.
-fn given_back(attempts: i32) -> Document {
-    let locked_by = doc! { "$ifNull": ["$locked_by", Bson::Null] };
-    let claimed = doc! { "$cond": [{ "$eq": [locked_by, Bson::Null] }, 0, 1] };
-    let rest = doc! { "$subtract": ["$attempts", { "$add": [claimed, attempts] }] };
-    doc! { "$cond": [{ "$gt": [rest.clone(), 0] }, rest, 0] }
+/// A count as its field stores it.
+pub(crate) fn stored_count(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Moves a row to lane −1, unless it belongs to the queue.

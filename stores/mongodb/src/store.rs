@@ -103,6 +103,7 @@ impl<K> MongodbTable<K> {
             name,
             slots: K::LAYOUT.slots(),
             concurrent_writers: server.0 == Server::Replicated && K::NUMBERED,
+            concurrent_claims: false,
             transactions: server.0 == Server::Replicated,
             durable: true,
             shared: true,

@@ -63,8 +63,13 @@ async fn a_batch_of_done_rows_tells_which_were_not_its_own() {
             change: Change::Done,
         };
         let outcomes: Vec<Outcome> = written.iter().map(outcome).collect();
-        let settle =
-            Settle { fence: Fence::Open, outcomes: outcomes.into(), on_done: OnDone::Delete, now: None };
+        let settle = Settle {
+            fence: Fence::Open,
+            outcomes: outcomes.into(),
+            on_done: OnDone::Delete,
+            repeats: None,
+            now: None,
+        };
         let settled = site.store.settle(settle).await.unwrap();
         assert_eq!((settled.held, settled.stale), (true, vec![7, 120, 200]));
         let mut left = Vec::new();
@@ -95,6 +100,7 @@ async fn only_the_owner_of_a_claim_settles_it_and_only_with_its_token() {
                 .collect::<Vec<_>>()
                 .into(),
             on_done: OnDone::Delete,
+            repeats: None,
             now: None,
         };
         let ben = claim("ben", 1).owner;

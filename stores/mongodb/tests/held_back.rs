@@ -98,7 +98,13 @@ fn join(node: NodeId) -> Register {
 
 fn settle(node: NodeId, row: &Row, change: Change) -> Settle {
     let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: Token::default(), change };
-    Settle { fence: Fence::Node(node), outcomes: [outcome].into(), on_done: OnDone::Keep, now: None }
+    Settle {
+        fence: Fence::Node(node),
+        outcomes: [outcome].into(),
+        on_done: OnDone::Keep,
+        repeats: None,
+        now: None,
+    }
 }
 
 /// PBX-120, PBX-014: a process that stands still in the middle of a settle is evicted, its rows can be settled by others at once,
@@ -113,7 +119,7 @@ async fn an_open_settle_of_an_evicted_node_is_ended_and_its_rows_are_free_at_onc
     site.store.write(rows(["a".to_owned()])).await.unwrap();
     let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
 
-    let failed = Change::Dead { error: "late".to_owned(), counts: Counts::One, blocks: None };
+    let failed = Change::Dead { error: "late".to_owned(), counts: Counts::Made(1), blocks: None };
     let (store, late) = (slow.clone(), settle(dead, &row, failed));
     let late = tokio::spawn(async move { store.settle(late).await });
     let commit = timeout(LONG, proxy.held_back.recv()).await.unwrap().unwrap();
@@ -146,7 +152,7 @@ async fn whoever_comes_next_ends_the_sessions_that_an_evictor_has_left() {
     slow.register(join(dead)).await.unwrap();
     site.store.write(rows(["a".to_owned()])).await.unwrap();
     let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
-    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt));
+    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt { attempts: 1 }));
     let late = tokio::spawn(async move { store.settle(late).await });
     let commit = timeout(LONG, settling.held_back.recv()).await.unwrap().unwrap();
 
@@ -184,7 +190,7 @@ async fn slots_of_an_evicted_node_wait_until_its_settles_are_over() {
     assert_eq!(slow.register(join(dead)).await.unwrap().held.len(), 65);
     site.store.write(rows(["a".to_owned()])).await.unwrap();
     let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
-    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt));
+    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt { attempts: 1 }));
     let late = tokio::spawn(async move { store.settle(late).await });
     let commit = timeout(LONG, settling.held_back.recv()).await.unwrap().unwrap();
 
@@ -250,10 +256,10 @@ async fn an_operator_that_dies_in_the_middle_of_a_change_holds_up_no_other() {
     let others = async {
         assert!(site.store.change_group(pause("other")).await.unwrap());
         let blocks = Some(GroupKey::new("blocked"));
-        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks };
+        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks };
         let settled = site.store.settle(settle(node, &read[0], dead)).await.unwrap();
         assert!(settled.busy.is_empty(), "{settled:?}");
-        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None };
+        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: None };
         site.store.settle(settle(node, &read[1], dead)).await.unwrap();
         let select = Select { ids: vec![read[1].id.clone()], ..Select::default() };
         let discard = Discard { select, limit: 1, by: "bob".to_owned(), now: None };
@@ -320,8 +326,13 @@ async fn an_open_settle_of_a_dead_worker_ends_with_its_claim() {
     let mine = Claim { lease: Duration::from_millis(1), ..claim("ann", 1) };
     let (ann, row) = (mine.owner.clone(), slow.claim(mine).await.unwrap().remove(0));
     let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    let late =
-        Settle { fence: Fence::Owner(ann), outcomes: [outcome].into(), on_done: OnDone::Keep, now: None };
+    let late = Settle {
+        fence: Fence::Owner(ann),
+        outcomes: [outcome].into(),
+        on_done: OnDone::Keep,
+        repeats: None,
+        now: None,
+    };
     let store = slow.clone();
     let late = tokio::spawn(async move { store.settle(late).await });
     let commit = timeout(LONG, proxy.held_back.recv()).await.unwrap().unwrap();

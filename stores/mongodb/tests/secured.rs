@@ -177,8 +177,10 @@ async fn deliver(store: &MongodbStore) {
     let lane = store.register(join()).await.unwrap().lane;
     let fetched = store.fetch(read_from(Cursor::default())).await.unwrap();
     let change = |place: usize| match place {
-        0 => Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: Some(GroupKey::new("g")) },
-        1 => Change::Attempt,
+        0 => {
+            Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: Some(GroupKey::new("g")) }
+        }
+        1 => Change::Attempt { attempts: 1 },
         _ => Change::Done,
     };
     let outcome = |(place, row): (usize, &pillarbox::model::Row)| Outcome {
@@ -189,8 +191,13 @@ async fn deliver(store: &MongodbStore) {
     };
     let outcomes: Vec<Outcome> = fetched.rows.iter().enumerate().map(outcome).collect();
     assert_eq!(outcomes.len(), 4);
-    let settle =
-        Settle { fence: Fence::Node(node), outcomes: outcomes.into(), on_done: OnDone::Delete, now: None };
+    let settle = Settle {
+        fence: Fence::Node(node),
+        outcomes: outcomes.into(),
+        on_done: OnDone::Delete,
+        repeats: None,
+        now: None,
+    };
     assert!(store.settle(settle).await.unwrap().stale.is_empty());
     let promote = Promote { node, lane, order: Order::PerGroup, rows: 10, now: None };
     store.promote(promote).await.unwrap();

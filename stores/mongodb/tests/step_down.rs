@@ -168,7 +168,7 @@ fn of_rows(rows: &[Row], change: &Change) -> Vec<Outcome> {
 }
 
 fn settle(fence: Fence, outcomes: Vec<Outcome>) -> Settle {
-    Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: None }
+    Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, repeats: None, now: None }
 }
 
 fn join(node: NodeId) -> Register {
@@ -299,11 +299,11 @@ impl Fixture {
         read.rows = 20;
         let fetched = self.tried("fetch", store.fetch(read)).await?;
         let change = match round % 3 {
-            0 => Change::Attempt,
+            0 => Change::Attempt { attempts: 1 },
             1 => Change::Retry {
                 delay: Duration::ZERO,
                 error: "no".into(),
-                counts: Counts::One,
+                counts: Counts::Made(1),
                 wait: Wait::Delayed,
             },
             _ => Change::Done,
@@ -325,7 +325,7 @@ impl Fixture {
         let store = &self.store;
         let rows = self.tried("claim", store.claim(claim("ann", 5))).await?;
         let owner = Fence::Owner(claim("ann", 0).owner);
-        let released = settle(owner, of_rows(&rows, &Change::Release));
+        let released = settle(owner, of_rows(&rows, &Change::Release { attempts: 0 }));
         self.tried("settle of an owner", store.settle(released)).await?;
         self.tried("due topics", store.due_topics(DueTopics { except: Arc::default(), limit: 5, now: None }))
             .await?;
@@ -355,7 +355,7 @@ impl Fixture {
         let (by, limit, now) = ("ann".to_owned(), 5, None);
         let name = format!("o{round}");
         let written = self.tried("write", store.write(rows([name.clone()]))).await?.remove(0);
-        let dead = Change::Dead { error: "no".into(), counts: Counts::One, blocks: None };
+        let dead = Change::Dead { error: "no".into(), counts: Counts::Made(1), blocks: None };
         let select = Select { ids: vec![EventId::from_row(name)], ..Select::default() };
         let kill =
             || settle(Fence::Open, vec![outcome(written.seq, &written.id, Token::default(), dead.clone())]);
@@ -372,7 +372,7 @@ impl Fixture {
         }
         for action in [GroupAction::Unblock, GroupAction::Skip] {
             let blocks = Some(GroupKey::new(format!("g{round}")));
-            let dead = Change::Dead { error: "no".into(), counts: Counts::One, blocks };
+            let dead = Change::Dead { error: "no".into(), counts: Counts::Made(1), blocks };
             let name = format!("b{round}-{}", action.as_str());
             let written = answered("write", store.write(rows([name]))).await?.remove(0);
             let kill = vec![outcome(written.seq, &written.id, Token::default(), dead)];

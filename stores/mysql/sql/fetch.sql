@@ -2,26 +2,26 @@
 
 -- name: fetch_slots
 -- Pending rows of slot ranges above a sequence number; no lock.
-SELECT {light_columns}, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
+SELECT {light_columns}, left(last_error, 4000) AS last_error, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
 WHERE pending = 1 AND seq > ? AND ({slots})
 ORDER BY seq LIMIT ?
 
 -- name: fetch_group
 -- Pending rows of one group from a sequence number on; no lock.
-SELECT {light_columns}, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
+SELECT {light_columns}, left(last_error, 4000) AS last_error, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
 WHERE pending = 1 AND seq >= ? AND slot = ? AND {group_key} = ?
 ORDER BY seq LIMIT ?
 
 -- name: fetch_due
 -- Due rows outside the queue that have no live claim; no lock.
-SELECT {light_columns}, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
+SELECT {light_columns}, left(last_error, 4000) AS last_error, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (pending)
 WHERE pending = 1 AND slot <> -2 AND available_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
     AND created_at <= {youngest}
 ORDER BY seq LIMIT ?
 
 -- name: fetch_large
 -- Pending rows by sequence number, with contents up to the size limit of a single row; no lock.
-SELECT {light_columns}, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) AND pending = 1
+SELECT {light_columns}, left(last_error, 4000) AS last_error, {now} AS `now`, {left_out} FROM {event} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) AND pending = 1
 
 -- name: clock
 -- The database's current time; no lock.

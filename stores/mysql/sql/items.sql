@@ -137,7 +137,7 @@ SELECT id, status, processed_at FROM {event} WHERE id IN ({ids}) AND status = 'P
 -- name: items_settle
 -- Sets the status of items that this transaction has locked, and the other columns as far as
 -- the outcome changes them.
-UPDATE {event} SET status = ?, created_at = created_at, processed_at = {ended}, error_message = {error}, retry_count = greatest(retry_count + ?, 0)
+UPDATE {event} SET status = ?, created_at = created_at, processed_at = {ended}, error_message = {error}, retry_count = coalesce(?, retry_count)
 WHERE id IN ({ids})
 
 -- name: slots

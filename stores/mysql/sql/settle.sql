@@ -21,9 +21,9 @@ SET status = 1, done_at = {now}, locked_by = NULL, locked_at = NULL, locked_unti
 WHERE {rows}
 
 -- name: settle_find
--- Pending rows in their current state, in order; locks the rows, skips rows locked by others where the server
--- supports it and the caller wants it.
-SELECT seq, event_id, status, attempts, lane, locked_by, lock_token, message_id IS NOT NULL, joined IS NOT NULL
+-- Pending rows in their current state, in order, and whether they became available since a first call whose answer
+-- was lost; locks the rows, skips rows locked by others where the server supports it and the caller wants it.
+SELECT seq, event_id, status, attempts, lane, locked_by, lock_token, message_id IS NOT NULL, joined IS NOT NULL, {since}
 FROM {event} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) AND status IN (0, 2) ORDER BY seq FOR UPDATE {skip_locked}
 
 -- name: settle_busy

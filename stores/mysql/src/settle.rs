@@ -59,7 +59,12 @@ pub(crate) async fn settle_on(
         Fence::Open => (sql.alive.to_string(), "-".to_owned()),
     };
     let seqs: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-    let find = fill(&sql.settle_find, &[("{seqs}", list(&seqs)), ("{skip_locked}", locking.words())]);
+    let since = match request.repeats {
+        Some(since) => format!("available_at >= {}", literal(since)),
+        None => "false".to_owned(),
+    };
+    let parts = [("{seqs}", list(&seqs)), ("{since}", since), ("{skip_locked}", locking.words())];
+    let find = fill(&sql.settle_find, &parts);
     let (now, sets) = pipeline.ask_at(sql, request.now, &[guard, find]).await?;
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     if set(0).is_empty() {
@@ -103,6 +108,11 @@ impl Busy {
     }
 }
 
+/// A count as its column stores it.
+pub(crate) fn stored_count(count: u32) -> i64 {
+    i32::try_from(count).unwrap_or(i32::MAX).into()
+}
+
 /// A pending row as it was read, and its new state.
 struct Settling {
     event_id: String,
@@ -115,6 +125,8 @@ struct Settling {
     named: bool,
     /// Whether the row is marked as a step of joins. It is then kept when done, too.
     joined: bool,
+    /// Whether the row became available since the first call, whose answer was lost.
+    since: bool,
     delay_us: Option<i64>,
     lease_us: Option<i64>,
     error: Option<String>,
@@ -134,6 +146,7 @@ impl Settling {
             token: text_number(row, 6),
             named: text_number(row, 7) != 0,
             joined: text_number(row, 8) != 0,
+            since: text_number(row, 9) != 0,
             delay_us: None,
             lease_us: None,
             error: None,
@@ -150,13 +163,17 @@ impl Settling {
             }
             _ => true,
         };
-        let extends = matches!(outcome.change, Change::Extend { .. });
-        self.event_id == outcome.id.as_str() && owned && !self.ended && (!extends || self.owner.is_some())
+        let refused = match outcome.change {
+            Change::Extend { .. } => self.owner.is_none(),
+            Change::Retry { .. } | Change::Dead { .. } => self.since,
+            _ => false,
+        };
+        self.event_id == outcome.id.as_str() && owned && !self.ended && !refused
     }
 
     fn apply(&mut self, change: &Change) {
         self.touched = true;
-        self.kept = matches!(change, Change::Attempt | Change::Waits { .. } | Change::Extend { .. });
+        self.kept = matches!(change, Change::Attempt { .. } | Change::Waits { .. } | Change::Extend { .. });
         match change {
             Change::Done => {
                 self.status = Status::Done.code().into();
@@ -166,7 +183,7 @@ impl Settling {
                 self.status = Status::Retry.code().into();
                 self.delay_us = Some(micros(*delay));
                 self.error = Some(stored_error(error));
-                self.attempts = (self.attempts + i64::from(counts.added())).max(0);
+                self.attempts = stored_count(counts.attempts());
                 if *wait == Wait::Delayed {
                     self.delay();
                 }
@@ -174,24 +191,19 @@ impl Settling {
             Change::Dead { error, counts, .. } => {
                 self.status = Status::Dead.code().into();
                 self.error = Some(stored_error(error));
-                self.attempts = (self.attempts + i64::from(counts.added())).max(0);
+                self.attempts = stored_count(counts.attempts());
                 self.ended = true;
             }
             Change::Delay => self.delay(),
-            Change::Attempt => self.attempts += 1,
+            Change::Attempt { attempts } | Change::Release { attempts } => {
+                self.attempts = stored_count(*attempts);
+            }
             Change::Waits { error } => self.error = Some(stored_error(error)),
-            Change::Release => self.give_back(0),
-            Change::Untried => self.give_back(1),
             Change::Extend { lease } => self.lease_us = Some(micros(*lease)),
         }
         if !self.kept {
             self.owner = None;
         }
-    }
-
-    /// Takes back this many attempts, and the one that a claim counted.
-    fn give_back(&mut self, attempts: i64) {
-        self.attempts = (self.attempts - attempts - i64::from(self.owner.is_some())).max(0);
     }
 
     /// The new state, as one row of the settle statement.

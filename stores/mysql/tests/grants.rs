@@ -209,13 +209,15 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
         fence: Fence::Node(node),
         outcomes: outcomes.into(),
         on_done,
+        repeats: None,
         now: None,
     };
     store.settle(settle(vec![outcome(0, Change::Done)], OnDone::Keep)).await?;
     store.settle(settle(vec![outcome(4, Change::Done)], OnDone::Delete)).await?;
     let (error, delay) = ("no".to_owned(), Duration::ZERO);
-    let dead = Change::Dead { error: error.clone(), counts: Counts::One, blocks: Some(GroupKey::new("b")) };
-    let retry = Change::Retry { delay, error, counts: Counts::One, wait: Wait::Delayed };
+    let dead =
+        Change::Dead { error: error.clone(), counts: Counts::Made(1), blocks: Some(GroupKey::new("b")) };
+    let retry = Change::Retry { delay, error, counts: Counts::Made(1), wait: Wait::Delayed };
     store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
     let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
     assert_eq!(store.promote(promote).await?.moved, 1);
@@ -273,7 +275,15 @@ async fn work(store: &MysqlStore) -> Result<(), StoreError> {
     let done =
         |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
     let outcomes = claimed.iter().map(done).collect();
-    store.settle(Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    store
+        .settle(Settle {
+            fence: Fence::Owner(owner),
+            outcomes,
+            on_done: OnDone::Keep,
+            repeats: None,
+            now: None,
+        })
+        .await?;
     let shown = store.show_join(join, 1).await?.expect("the join");
     assert_eq!(shown.join.status, JoinStatus::Completed);
     store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)

@@ -3,7 +3,7 @@
 -- name: fetch_slots
 -- Pending rows of one range of slots above a sequence number, without contents that are too large to load at
 -- once; no lock.
-SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
+SELECT {light_columns}, left(last_error, 4000) AS last_error, clock_timestamp() AS now, {left_out} FROM {event}
 WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $3 AND $4
 ORDER BY seq LIMIT $5
 
@@ -11,31 +11,31 @@ ORDER BY seq LIMIT $5
 -- Pending rows of the listed slots above a sequence number, without contents that are too large to load at
 -- once; no lock. One range spans the shared slots and one spans the lanes.
 SELECT * FROM (
-    (SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
+    (SELECT {light_columns}, left(last_error, 4000) AS last_error, clock_timestamp() AS now, {left_out} FROM {event}
     WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $3 AND $4 AND slot = ANY($7) ORDER BY seq LIMIT $8)
     UNION ALL
-    (SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
+    (SELECT {light_columns}, left(last_error, 4000) AS last_error, clock_timestamp() AS now, {left_out} FROM {event}
     WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $5 AND $6 AND slot = ANY($7) ORDER BY seq LIMIT $8)) r
 ORDER BY seq LIMIT $8
 
 -- name: fetch_group
 -- Pending rows of one group from a sequence number on, without contents that are too large to
 -- load at once, with the mark of the server's run and the file of the sequence, as in `horizon`; no lock.
-SELECT {light_columns}, clock_timestamp() AS now, {left_out}, (SELECT {server_run}) AS run, (SELECT {sequence_file}) AS file FROM {event}
+SELECT {light_columns}, left(last_error, 4000) AS last_error, clock_timestamp() AS now, {left_out}, (SELECT {server_run}) AS run, (SELECT {sequence_file}) AS file FROM {event}
 WHERE status IN (0, 2) AND seq >= $2 AND slot = $3 AND {group_key} = $4
 ORDER BY seq LIMIT $5
 
 -- name: fetch_due
 -- Pending rows outside the queue that are due and under no live claim, without contents that are too large to
 -- load at once; no lock.
-SELECT {light_columns}, t.now, {left_out} FROM {event}, (SELECT coalesce($2, clock_timestamp()) AS now OFFSET 0) t
+SELECT {light_columns}, left(last_error, 4000) AS last_error, t.now, {left_out} FROM {event}, (SELECT coalesce($2, clock_timestamp()) AS now OFFSET 0) t
 WHERE status IN (0, 2) AND slot <> -2 AND available_at <= t.now AND (locked_until IS NULL OR locked_until <= t.now)
     AND ($3::bigint IS NULL OR created_at <= t.now - $3 * interval '1 microsecond')
 ORDER BY seq LIMIT $4
 
 -- name: fetch_large
 -- Pending rows by sequence number, with contents up to the size limit of a row; no lock.
-SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
+SELECT {light_columns}, left(last_error, 4000) AS last_error, clock_timestamp() AS now, {left_out} FROM {event}
 WHERE status IN (0, 2) AND seq = ANY($2)
 ORDER BY seq
 

@@ -207,15 +207,14 @@ SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE
 -- the index for each outcome.
 -- Does not wait for the disk if all outcomes are done: if a crash loses the done marks, the events are only
 -- delivered a second time.
--- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release, 7 waits. Taking the item began an attempt, which is
--- counted as a retry only here.
+-- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release, 7 waits.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
 {me}o AS MATERIALIZED (
-    SELECT r.id, r.kind, r.token AT TIME ZONE 'UTC' AS token, r.error, r.counted, r.place
+    SELECT r.id, r.kind, r.token AT TIME ZONE 'UTC' AS token, r.error, r.retries, r.place
     FROM unnest($2::text[], $3::smallint[], $4::timestamptz[], $5::text[], $6::integer[])
-        WITH ORDINALITY AS r (id, kind, token, error, counted, place)),
+        WITH ORDINALITY AS r (id, kind, token, error, retries, place)),
 found AS MATERIALIZED (
-    SELECT o.id, o.kind, o.error, o.counted, o.place, held.at
+    SELECT o.id, o.kind, o.error, o.retries, o.place, held.at
     FROM {by}o CROSS JOIN LATERAL (
         SELECT e.ctid AS at FROM {event} e WHERE e.id = o.id AND e.status || '' = 'PROCESSING' AND e.processed_at = o.token
         LIMIT 1 FOR UPDATE SKIP LOCKED) held),
@@ -229,7 +228,7 @@ changed AS (
     SET status = CASE f.kind WHEN 2 THEN 'FAILED' WHEN 4 THEN 'PROCESSING' WHEN 7 THEN 'PROCESSING' ELSE 'PENDING' END,
         processed_at = CASE f.kind WHEN 2 THEN greatest(t.now, e.processed_at) ELSE e.processed_at END,
         error_message = CASE WHEN f.kind IN (1, 2, 7) THEN f.error ELSE e.error_message END,
-        retry_count = greatest(e.retry_count + f.counted, 0)
+        retry_count = coalesce(f.retries, e.retry_count)
     FROM found f, t WHERE f.kind <> 0 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind <> 0)) AND e.ctid = f.at
     RETURNING e.id),
 ended AS MATERIALIZED (SELECT id FROM done UNION ALL SELECT id FROM changed)

@@ -159,6 +159,8 @@ SELECT {claimed_unchanged}
 -- joins of messages that ended. It waits for rows that others have locked, briefly or not, or
 -- skips them as in `done`.
 -- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend, 7 waits.
+-- If the answer to an earlier call was lost, a failure changes no row that became available since: that call or a
+-- replay made it so.
 -- Rows are found by sequence number. The comparison of ids is a CASE, so that the planner cannot choose the
 -- index on ids. In a database without an encoding (SQL_ASCII) an id may be unreadable; its outcome then has
 -- an empty id, and the row can go dead by its number alone, but never done or to a retry.
@@ -177,7 +179,7 @@ held AS MATERIALIZED (
 o AS MATERIALIZED (
     SELECT r.* FROM held, unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::text[], $10::integer[], $11::boolean[], $12::text[],
             $13::text[], $14::boolean[])
-        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, event_id, recorded, place)
+        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, attempts, delayed, blocks, event_id, recorded, place)
     WHERE held.held
 {if skipping}        AND r.seq IN (SELECT seq FROM free)
     ),
@@ -196,7 +198,7 @@ changed AS (
         processed_by = CASE WHEN o.kind IN (0, 2) THEN coalesce($3, e.processed_by) ELSE e.processed_by END,
         available_at = CASE o.kind WHEN 1 THEN t.now + o.delay_us * interval '1 microsecond' ELSE e.available_at END,
         last_error = CASE WHEN o.kind IN (1, 2, 7) THEN o.error ELSE e.last_error END,
-        attempts = greatest(e.attempts + o.counted - (o.kind = 5 AND e.locked_by IS NOT NULL)::integer, 0),
+        attempts = coalesce(o.attempts, e.attempts),
         lane = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.lane END,
         slot = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.slot END,
         locked_by = CASE WHEN o.kind IN (4, 6, 7) THEN e.locked_by END,
@@ -207,6 +209,7 @@ changed AS (
         AND CASE WHEN e.event_id = o.event_id THEN true ELSE o.event_id = '' AND o.kind NOT IN (0, 1) END
 {if deleting}        AND (o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
         AND (o.kind <> 6 OR e.locked_until IS NOT NULL)
+        AND ($15::timestamptz IS NULL OR o.kind NOT IN (1, 2) OR e.available_at < $15)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, e.attempts, e.joined, o.kind, o.error, o.recorded, o.blocks, o.place),
 remembered AS (

@@ -183,11 +183,12 @@ pub(crate) async fn settle_any(
         .bind(&columns.token)
         .bind(&columns.delay_us)
         .bind(&columns.error)
-        .bind(&columns.counted)
+        .bind(&columns.attempts)
         .bind(&columns.delayed)
         .bind(&columns.blocks)
         .bind(&columns.id)
         .bind(&columns.recorded)
+        .bind(columns.repeats)
         .fetch_one(connection)
         .await?;
     let settled = columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?, row.try_get(4)?);
@@ -205,8 +206,10 @@ pub(crate) struct Columns<'a> {
     pub(crate) token: Vec<i64>,
     pub(crate) delay_us: Vec<i64>,
     pub(crate) error: Vec<Option<String>>,
-    pub(crate) counted: Vec<i32>,
+    pub(crate) attempts: Vec<Option<i32>>,
     pub(crate) recorded: Vec<bool>,
+    /// A time before the first call, if this one repeats it.
+    pub(crate) repeats: Option<Time>,
     pub(crate) delayed: Vec<bool>,
     pub(crate) blocks: Vec<Option<&'a str>>,
     pub(crate) id: Vec<&'a str>,
@@ -219,7 +222,8 @@ impl<'a> Columns<'a> {
             Fence::Owner(owner) => (None, Some(owner.as_str())),
             Fence::Open => (None, None),
         };
-        let mut columns = Self { now: request.now.map(Time), node, owner, ..Self::default() };
+        let (now, repeats) = (request.now.map(Time), request.repeats.map(Time));
+        let mut columns = Self { now, repeats, node, owner, ..Self::default() };
         for outcome in request.outcomes.iter() {
             columns.push(outcome);
         }
@@ -253,14 +257,17 @@ impl<'a> Columns<'a> {
         self.seq.push(outcome.seq.0);
         self.id.push(outcome.id.as_str());
         self.token.push(outcome.token.0);
-        let plain = |kind, counted| ChangeColumns { kind, counted, ..ChangeColumns::default() };
+        let plain = |kind, attempts: Option<u32>| {
+            let attempts = attempts.map(stored_count);
+            ChangeColumns { kind, attempts, ..ChangeColumns::default() }
+        };
         let part = match &outcome.change {
-            Change::Done => plain(0, 0),
+            Change::Done => plain(0, None),
             Change::Retry { delay, error, counts, wait } => ChangeColumns {
                 kind: 1,
                 delay_us: micros(*delay),
                 error: Some(stored_error(error)),
-                counted: counts.added().into(),
+                attempts: Some(stored_count(counts.attempts())),
                 recorded: counts.is_recorded(),
                 delayed: *wait == Wait::Delayed,
                 blocks: None,
@@ -268,15 +275,14 @@ impl<'a> Columns<'a> {
             Change::Dead { error, counts, blocks } => ChangeColumns {
                 kind: 2,
                 error: Some(stored_error(error)),
-                counted: counts.added().into(),
+                attempts: Some(stored_count(counts.attempts())),
                 recorded: counts.is_recorded(),
                 blocks: blocks.as_ref().map(GroupKey::as_str),
                 ..ChangeColumns::default()
             },
-            Change::Delay => plain(3, 0),
-            Change::Attempt => plain(4, 1),
-            Change::Release => plain(5, 0),
-            Change::Untried => plain(5, -1),
+            Change::Delay => plain(3, None),
+            Change::Attempt { attempts } => plain(4, Some(*attempts)),
+            Change::Release { attempts } => plain(5, Some(*attempts)),
             Change::Waits { error } => {
                 ChangeColumns { kind: 7, error: Some(stored_error(error)), ..ChangeColumns::default() }
             }
@@ -287,7 +293,7 @@ impl<'a> Columns<'a> {
         self.kind.push(part.kind);
         self.delay_us.push(part.delay_us);
         self.error.push(part.error);
-        self.counted.push(part.counted);
+        self.attempts.push(part.attempts);
         self.recorded.push(part.recorded);
         self.delayed.push(part.delayed);
         self.blocks.push(part.blocks);
@@ -300,8 +306,13 @@ struct ChangeColumns<'a> {
     kind: i16,
     delay_us: i64,
     error: Option<String>,
-    counted: i32,
+    attempts: Option<i32>,
     recorded: bool,
     delayed: bool,
     blocks: Option<&'a str>,
+}
+
+/// A count as its column stores it.
+pub(crate) fn stored_count(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -181,7 +181,7 @@ mod tests {
         let outcomes = [
             outcome(1, Change::Done),
             outcome(2, extend(30)),
-            outcome(3, Change::Release),
+            outcome(3, Change::Release { attempts: 0 }),
             outcome(4, Change::Done),
             outcome(5, extend(0)),
             outcome(1, Change::Done),
@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn outcomes_with_values_of_their_own_are_applied_few_at_a_time() {
-        let outcomes: Vec<Outcome> = (0..120).map(|seq| outcome(seq, Change::Release)).collect();
+        let outcomes: Vec<Outcome> =
+            (0..120).map(|seq| outcome(seq, Change::Release { attempts: 0 })).collect();
         let sizes: Vec<usize> = parts(&outcomes, Locked::Briefly)
             .iter()
             .map(|part| match part {

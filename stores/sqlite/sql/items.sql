@@ -125,26 +125,26 @@ DELETE FROM {event} WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?
 
 -- name: retry
 -- Releases one claimed item for another attempt; under the write lock.
-UPDATE {event} SET status = 'PENDING', error_message = ?3, retry_count = retry_count + ?4
+UPDATE {event} SET status = 'PENDING', error_message = ?3, retry_count = ?4
 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: dead
 -- Marks one claimed item failed; under the write lock.
 UPDATE {event}
-SET status = 'FAILED', processed_at = max(?5, processed_at), error_message = ?3, retry_count = retry_count + ?4
+SET status = 'FAILED', processed_at = max(?5, processed_at), error_message = ?3, retry_count = ?4
 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: attempt
 -- Counts an attempt on one claimed item before it is made; under the write lock.
-UPDATE {event} SET retry_count = retry_count + 1 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
+UPDATE {event} SET retry_count = ?3 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: waits
 -- Records why one claimed item is waiting; under the write lock.
 UPDATE {event} SET error_message = ?3 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: release
--- Releases one claimed item and takes back an attempt that was counted in advance; under the write lock.
-UPDATE {event} SET status = 'PENDING', retry_count = max(retry_count - ?3, 0) WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
+-- Releases one claimed item untried; under the write lock.
+UPDATE {event} SET status = 'PENDING', retry_count = coalesce(?3, retry_count) WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: remembers
 -- Always false, because items have no attempt history; no lock.

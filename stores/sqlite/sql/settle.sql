@@ -23,10 +23,13 @@ WHERE seq = ?1 AND event_id = ?4 AND status IN (0, 2) AND message_id IS NULL AND
 
 -- name: retry
 -- Schedules another attempt for one pending row, in place or in lane -1; under the write lock.
+-- With a time, only a row that was available before it: what became so later was settled by an earlier call whose
+-- answer was lost, or replayed.
 UPDATE {event}
-SET status = 2, available_at = ?2, last_error = ?3, attempts = max(attempts + ?4, 0),
+SET status = 2, available_at = ?2, last_error = ?3, attempts = ?4,
     lane = CASE WHEN ?5 AND lane IS NOT -2 THEN -1 ELSE lane END, locked_by = NULL, locked_at = NULL, locked_until = NULL
 WHERE seq = ?1 AND event_id = ?8 AND status IN (0, 2) AND (?6 IS NULL OR (locked_by = ?6 AND lock_token = ?7))
+    AND (?9 IS NULL OR available_at < ?9)
 
 -- name: delay
 -- Moves one pending row to lane -1, except messages of the queue; under the write lock.
@@ -35,15 +38,16 @@ SET lane = CASE WHEN lane IS -2 THEN -2 ELSE -1 END, locked_by = NULL, locked_at
 WHERE seq = ?1 AND (event_id = ?4 OR {id_in_hex} = ?4) AND status IN (0, 2) AND (?2 IS NULL OR (locked_by = ?2 AND lock_token = ?3))
 
 -- name: dead
--- Marks one pending row dead, and records the owner of the claim; under the write lock.
+-- Marks one pending row dead, and records the owner of the claim; under the write lock. With a time, as in `retry`.
 UPDATE {event}
-SET status = 3, done_at = ?2, last_error = ?3, attempts = max(attempts + ?4, 0), processed_by = coalesce(?5, processed_by),
+SET status = 3, done_at = ?2, last_error = ?3, attempts = ?4, processed_by = coalesce(?5, processed_by),
     locked_by = NULL, locked_at = NULL, locked_until = NULL
 WHERE seq = ?1 AND (event_id = ?7 OR {id_in_hex} = ?7) AND status IN (0, 2) AND (?5 IS NULL OR (locked_by = ?5 AND lock_token = ?6))
+    AND (?8 IS NULL OR available_at < ?8)
 
 -- name: attempt
 -- Counts an attempt on one pending row before it is made; under the write lock.
-UPDATE {event} SET attempts = attempts + 1
+UPDATE {event} SET attempts = ?5
 WHERE seq = ?1 AND (event_id = ?4 OR {id_in_hex} = ?4) AND status IN (0, 2) AND (?2 IS NULL OR (locked_by = ?2 AND lock_token = ?3))
 
 -- name: waits
@@ -52,10 +56,9 @@ UPDATE {event} SET last_error = ?5
 WHERE seq = ?1 AND (event_id = ?4 OR {id_in_hex} = ?4) AND status IN (0, 2) AND (?2 IS NULL OR (locked_by = ?2 AND lock_token = ?3))
 
 -- name: release
--- Releases one pending row and takes back the attempt of its claim, and one that was counted in advance;
--- under the write lock.
+-- Releases one pending row untried; under the write lock.
 UPDATE {event}
-SET attempts = max(attempts - ?5 - (locked_by IS NOT NULL), 0),
+SET attempts = ?5,
     locked_by = NULL, locked_at = NULL, locked_until = NULL
 WHERE seq = ?1 AND (event_id = ?4 OR {id_in_hex} = ?4) AND status IN (0, 2) AND (?2 IS NULL OR (locked_by = ?2 AND lock_token = ?3))
 

@@ -48,6 +48,8 @@ struct Settling<'a> {
     request: &'a Settle,
     now: Timestamp,
     owner: Option<&'a str>,
+    /// In a repeated settle: failures change only rows that were available before this time.
+    available_before: Option<i64>,
     done: CachedStatement<'a>,
     delete: CachedStatement<'a>,
     /// Whether any attempt history exists that a deleted row could leave behind.
@@ -68,12 +70,25 @@ impl<'a> Settling<'a> {
             Fence::Owner(owner) => Some(owner.as_str()),
             Fence::Node(_) | Fence::Open => None,
         };
+        let available_before = request.repeats.map(Timestamp::as_microsecond);
         let remembers = request.on_done == OnDone::Delete && remembers(connection, sql)?;
         let joins = connection.prepare_cached(&sql.joins_here)?.query_row([], |row| row.get(0))?;
         let done = connection.prepare_cached(&sql.done)?;
         let delete = connection.prepare_cached(&sql.done_delete)?;
         let ended = Ended::default();
-        Ok(Self { connection, sql, request, now, owner, done, delete, remembers, joins, ended })
+        Ok(Self {
+            connection,
+            sql,
+            request,
+            now,
+            owner,
+            available_before,
+            done,
+            delete,
+            remembers,
+            joins,
+            ended,
+        })
     }
 
     /// Applies one outcome. Returns whether the row changed.
@@ -85,11 +100,12 @@ impl<'a> Settling<'a> {
                     outcome.seq.0,
                     later(self.now, *delay),
                     stored_error(error),
-                    counts.added(),
+                    counts.attempts(),
                     *wait == Wait::Delayed,
                     self.owner,
                     outcome.token.0,
                     outcome.id.as_str(),
+                    self.available_before,
                 ])?;
                 if changed > 0 && counts.is_recorded() {
                     self.remember(outcome, error)?;
@@ -98,14 +114,13 @@ impl<'a> Settling<'a> {
             }
             Change::Dead { error, counts, blocks } => self.dead(outcome, error, *counts, blocks.as_ref()),
             Change::Delay => self.keep(&self.sql.delay, outcome),
-            Change::Attempt => self.keep(&self.sql.attempt, outcome),
+            Change::Attempt { attempts } => self.count(&self.sql.attempt, outcome, *attempts),
             Change::Waits { error } => {
                 let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
                 let waits = params![seq, self.owner, token, id, stored_error(error)];
                 Ok(self.connection.prepare_cached(&self.sql.waits)?.execute(waits)? > 0)
             }
-            Change::Release => self.give_back(outcome, 0),
-            Change::Untried => self.give_back(outcome, 1),
+            Change::Release { attempts } => self.count(&self.sql.release, outcome, *attempts),
             Change::Extend { lease } => {
                 let until = later(self.now, *lease);
                 let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
@@ -156,10 +171,11 @@ impl<'a> Settling<'a> {
             outcome.seq.0,
             self.now.as_microsecond(),
             stored_error(error),
-            counts.added(),
+            counts.attempts(),
             self.owner,
             outcome.token.0,
             outcome.id.as_str(),
+            self.available_before,
         ])?;
         if changed == 0 {
             return Ok(false);
@@ -184,11 +200,11 @@ impl<'a> Settling<'a> {
         Ok(changed > 0)
     }
 
-    /// Releases the row and takes back this many attempts, and the one that a claim counted.
-    fn give_back(&self, outcome: &Outcome, attempts: i64) -> Result<bool, DriverError> {
+    /// Sets the attempts of the row.
+    fn count(&self, statement: &str, outcome: &Outcome, attempts: u32) -> Result<bool, DriverError> {
         let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
-        let back = params![seq, self.owner, token, id, attempts];
-        Ok(self.connection.prepare_cached(&self.sql.release)?.execute(back)? > 0)
+        let counted = params![seq, self.owner, token, id, attempts];
+        Ok(self.connection.prepare_cached(statement)?.execute(counted)? > 0)
     }
 
     /// Whether the sequence number of an outcome that changed nothing belongs to another pending event.

@@ -96,7 +96,11 @@ impl SqliteStoreBuilder {
         };
         let tx = SqliteTransaction::new(opening.writer(&path, synchronous)?, Arc::clone(&sql))?;
         let shared = Shared {
-            facts: Facts { concurrent_writers: false, ..settings.facts("sqlite", K::LAYOUT) },
+            facts: Facts {
+                concurrent_writers: false,
+                concurrent_claims: false,
+                ..settings.facts("sqlite", K::LAYOUT)
+            },
             access: opening.access,
             fetcher: reader("pillarbox-fetch")?,
             inspector: reader("pillarbox-inspect")?,

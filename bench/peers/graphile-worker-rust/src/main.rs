@@ -15,7 +15,7 @@ use protocol::{CONNECTIONS, Content, Handled, Load, NOTE, ORDER, Peer};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
 const PAGE: usize = 5_000;
-const ADD: &str = "SELECT graphile_worker.add_job('job', $1)";
+const ADD: &str = "SELECT graphile_worker.add_job('job', $1::json)";
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Job {

@@ -123,7 +123,7 @@ async fn a_row_that_is_too_large_dies_and_the_rest_is_delivered(t: Fixture) -> C
     assert_eq!(ids(&fetched.rows), ["a", "b"], "what is not loaded takes no room");
     let error = errors(&fetched.rows)[0].clone().unwrap_or_default();
     assert!(error.contains("max-row-bytes") && error.contains("1000"), "{error}");
-    let change = Change::Dead { error: error.clone(), counts: Counts::None, blocks: None };
+    let change = Change::Dead { error: error.clone(), counts: Counts::NotMade(0), blocks: None };
     t.settle(Fence::Open, vec![outcome(&fetched.rows[0], change)], at(1)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.status, record.last_error), (Status::Dead, Some(error)));
@@ -160,7 +160,7 @@ async fn a_claimed_row_that_is_too_large_comes_without_its_contents(t: Fixture) 
     t.write(vec![queued("a", 'a'), in_queue(event("b")), queued("c", 'c')], at(0)).await?;
     let rows = claimed(&t, ClaimFrom::Queue, limits(usize::MAX, 1_000), 1).await?;
     assert_eq!(rows.iter().map(is_too_large).collect::<Vec<_>>(), [true, false, true]);
-    let change = Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None };
+    let change = Change::Dead { error: "no".to_owned(), counts: Counts::NotMade(0), blocks: None };
     let outcomes = vec![outcome(&rows[0], change), outcome(&rows[1], Change::Done)];
     let settled = t.settle(Fence::Owner(owner("ann")), outcomes, at(2)).await?;
     assert!(settled.stale.is_empty());
@@ -223,7 +223,7 @@ async fn a_taken_item_that_is_too_large_comes_without_its_contents(t: Fixture) -
     let taken = taken_within(&t, limits(1, 1_000)).await?;
     assert_eq!(ids(&taken), [tsid(1), tsid(2)], "what is not loaded takes no room");
     assert_eq!(taken.iter().map(is_too_large).collect::<Vec<_>>(), [true, false]);
-    let change = Change::Dead { error: "large".to_owned(), counts: Counts::None, blocks: None };
+    let change = Change::Dead { error: "large".to_owned(), counts: Counts::NotMade(0), blocks: None };
     t.settle(Fence::Node(node(1)), vec![outcome(&taken[0], change)], at(1)).await?;
     assert_eq!(look(&t, 1).await?.status, "FAILED");
     Ok(())

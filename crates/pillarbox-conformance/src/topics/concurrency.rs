@@ -102,6 +102,7 @@ async fn a_row_is_settled_once(t: Fixture) -> Checked {
                     fence: Fence::Open,
                     outcomes: chunk.into(),
                     on_done: OnDone::Keep,
+                    repeats: None,
                     now: Some(at(1)),
                 };
                 changed += chunk.len() - settle_whole(&*store, settle).await?.len();
@@ -235,7 +236,7 @@ async fn evicting_and_settling_do_not_mix(t: Fixture) -> Checked {
             .await?;
         let outcomes = rows.iter().map(|row| outcome(row, Change::Done)).collect();
         let fence = Fence::Node(node(round + 100));
-        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(2)) };
+        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, repeats: None, now: Some(at(2)) };
         let heir = Register {
             node: node(round + 200),
             label: String::new(),

@@ -89,9 +89,14 @@ async fn an_expired_node_settles_until_it_is_evicted(t: Fixture) -> Checked {
 async fn a_claim_is_settled_by_its_owner_only(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     let row = t.claim(ClaimFrom::Events, "ann", 1, at(0)).await?.remove(0);
-    for change in
-        [Change::Done, dead_blocking("g"), retry(secs(1)), Change::Release, Change::Attempt, Change::Delay]
-    {
+    for change in [
+        Change::Done,
+        dead_blocking("g"),
+        retry(secs(1)),
+        Change::Release { attempts: 0 },
+        Change::Attempt { attempts: 1 },
+        Change::Delay,
+    ] {
         let settled = t.settle(Fence::Owner(owner("bob")), vec![outcome(&row, change)], at(1)).await?;
         assert_eq!(settled, Settled::all_but(vec![0]));
     }

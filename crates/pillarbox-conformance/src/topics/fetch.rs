@@ -226,7 +226,7 @@ async fn rows_tell_what_delivery_needs(t: Fixture) -> Checked {
     let row = event("a").group("g").expires(at(90));
     let written = t.write(vec![in_slot(row)], at(3)).await?;
     t.claim(ClaimFrom::Events, "someone", 1, at(4)).await?;
-    t.apply("a", retry(secs(10)), at(5)).await?;
+    t.apply("a", retry_of(2, secs(10)), at(5)).await?;
     let row = t.pending().await?.remove(0);
     assert_eq!((row.seq, row.status, row.attempts), (written[0].seq, Status::Retry, 2));
     assert_eq!((row.created_at, row.available_at, row.expires_at), (at(3), at(15), Some(at(90))));

@@ -2,9 +2,7 @@
 
 use jiff::Timestamp;
 use pillarbox::model::{Event, EventId, NewRow, Placement, Status, Token};
-use pillarbox::port::{
-    Change, Counts, ErrorKind, Fence, OnDone, Settle, Settled, StoreError, Take, Wait, Write,
-};
+use pillarbox::port::{Change, Counts, ErrorKind, Fence, OnDone, Settle, Settled, StoreError, Take, Write};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::{Ending, Fixture, ItemRow, Planted, Work, items};
@@ -26,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_release_leaves_no_trace_but_the_time,
         an_attempt_counts_and_keeps_the_claim,
         an_attempt_that_was_not_made_is_taken_back,
+        an_outcome_that_is_settled_twice_counts_once,
         what_waits_keeps_its_error_and_its_claim,
         outcomes_come_in_lists_and_stale_ones_are_named,
         nothing_is_settled_without_its_claim,
@@ -38,13 +37,13 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
+/// The first attempt has failed.
 fn retry_counted() -> Change {
-    // The take has counted the attempt.
-    Change::Retry { delay: secs(9), error: "no".to_owned(), counts: Counts::None, wait: Wait::InPlace }
+    retry(secs(9))
 }
 
 fn dead_counted(blocks: Option<&str>) -> Change {
-    Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks: blocks.map(group) }
+    Change::Dead { error: "never".to_owned(), counts: Counts::Made(1), blocks: blocks.map(group) }
 }
 
 fn kind<T>(answer: Result<T, StoreError>) -> Option<ErrorKind> {
@@ -149,6 +148,7 @@ async fn done_items_may_go_at_once(t: Fixture) -> Checked {
         fence: Fence::Open,
         outcomes: vec![pillarbox::port::Outcome { token, ..outcome(&taken, Change::Done) }].into(),
         on_done: OnDone::Delete,
+        repeats: None,
         now: Some(at(2)),
     };
     assert_eq!(t.store.settle(settle(Token(taken.token.0 + 1))).await?.stale, [0]);
@@ -186,7 +186,7 @@ async fn a_dead_item_has_failed_with_its_error(t: Fixture) -> Checked {
 /// PBX-013
 async fn a_release_leaves_no_trace_but_the_time(t: Fixture) -> Checked {
     let first = written_and_taken(&t, 1, 1).await?;
-    assert!(settle_one(&t, &first, Change::Release, 2).await?);
+    assert!(settle_one(&t, &first, Change::Release { attempts: 0 }, 2).await?);
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PENDING", 0));
     assert_eq!((stored.error_message, stored.processed_at), (None, Some(at(1))));
@@ -197,7 +197,7 @@ async fn a_release_leaves_no_trace_but_the_time(t: Fixture) -> Checked {
 /// PBX-011
 async fn an_attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
     let taken = written_and_taken(&t, 1, 1).await?;
-    assert!(settle_one(&t, &taken, Change::Attempt, 2).await?);
+    assert!(settle_one(&t, &taken, Change::Attempt { attempts: 2 }, 2).await?);
     let stored = look(&t, 1).await?;
     assert_eq!(
         (stored.status.as_str(), stored.retry_count, stored.processed_at),
@@ -222,10 +222,37 @@ async fn what_waits_keeps_its_error_and_its_claim(t: Fixture) -> Checked {
 /// PBX-060
 async fn an_attempt_that_was_not_made_is_taken_back(t: Fixture) -> Checked {
     let taken = written_and_taken(&t, 1, 1).await?;
-    assert!(settle_one(&t, &taken, Change::Attempt, 2).await?);
-    assert!(settle_one(&t, &taken, Change::Untried, 3).await?);
+    assert!(settle_one(&t, &taken, Change::Attempt { attempts: 2 }, 2).await?);
+    assert!(settle_one(&t, &taken, Change::Release { attempts: 0 }, 3).await?);
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PENDING", 0));
+    Ok(())
+}
+
+/// PBX-220: the settle is repeated because its answer was lost.
+async fn an_outcome_that_is_settled_twice_counts_once(t: Fixture) -> Checked {
+    t.write((1..=4).map(|n| row(item(n))).collect(), at(0)).await?;
+    t.join(1, at(0)).await?;
+    let rows = take_all(&t, 1).await?;
+    let changes = [
+        Change::Attempt { attempts: 2 },
+        retry_counted(),
+        dead_counted(None),
+        Change::Release { attempts: 0 },
+    ];
+    let outcomes: Vec<_> = rows.iter().zip(changes).map(|(row, change)| outcome(row, change)).collect();
+    let fence = || Fence::Node(node(1));
+    assert_eq!(t.settle(fence(), outcomes.clone(), at(2)).await?, Settled::all_but(vec![]));
+    let (outcomes, on_done) = (outcomes.into(), OnDone::Keep);
+    let again = Settle { fence: fence(), outcomes, on_done, repeats: Some(at(2)), now: Some(at(3)) };
+    assert_eq!(t.store.settle(again).await?, Settled::all_but(vec![1, 2, 3]));
+    let mut found = Vec::new();
+    for number in 1..=4 {
+        let stored = look(&t, number).await?;
+        found.push((stored.status, stored.retry_count));
+    }
+    let expected = [("PROCESSING", 1), ("PENDING", 1), ("FAILED", 0), ("PENDING", 0)];
+    assert_eq!(found, expected.map(|(status, retries)| (status.to_owned(), retries)));
     Ok(())
 }
 
@@ -287,7 +314,8 @@ async fn a_stale_settle_after_a_recovery_and_a_take_in_the_same_second_changes_n
     // A clock that stood still, or a column of whole seconds.
     let new = items(&t.beside).take(take(1, 1)).await?.rows.remove(0);
     assert!(new.token > old.token);
-    for change in [Change::Done, retry_counted(), dead_counted(Some("g")), Change::Release, Change::Attempt] {
+    let (release, attempt) = (Change::Release { attempts: 0 }, Change::Attempt { attempts: 2 });
+    for change in [Change::Done, retry_counted(), dead_counted(Some("g")), release, attempt] {
         assert!(!settle_one(&t, &old, change, 2).await?);
     }
     let stored = look(&t, 1).await?;
@@ -299,7 +327,7 @@ async fn a_stale_settle_after_a_recovery_and_a_take_in_the_same_second_changes_n
 /// PBX-011
 async fn tokens_only_grow_also_within_one_moment(t: Fixture) -> Checked {
     let mut last = written_and_taken(&t, 1, 5).await?;
-    for change in [Change::Release, retry_counted(), Change::Delay, dead_counted(None)] {
+    for change in [Change::Release { attempts: 0 }, retry_counted(), Change::Delay, dead_counted(None)] {
         let died = matches!(change, Change::Dead { .. });
         assert!(settle_one(&t, &last, change, 5).await?);
         if died {
@@ -309,7 +337,7 @@ async fn tokens_only_grow_also_within_one_moment(t: Fixture) -> Checked {
         assert!(next.token > last.token, "{:?} after {:?}", next.token, last.token);
         last = next;
     }
-    assert!(settle_one(&t, &last, Change::Release, 5).await?);
+    assert!(settle_one(&t, &last, Change::Release { attempts: 0 }, 5).await?);
     let now = taken(&t, Take { now: None, ..take(1, 0) }).await?.remove(0).token;
     let day = 86_400_000_000;
     let here = Timestamp::now().as_microsecond();

@@ -39,7 +39,7 @@ async fn die(t: &Fixture, blocks: Option<&str>, now: i64) -> Result<(), StoreErr
         let blocks = blocks.map(group);
         outcome(
             row,
-            Change::Dead { error: "never\nas the endpoint said".to_owned(), counts: Counts::None, blocks },
+            Change::Dead { error: "never\nas the endpoint said".to_owned(), counts: Counts::Made(1), blocks },
         )
     });
     let batch = batch.collect();
@@ -71,13 +71,14 @@ async fn tables_of_others_are_used_as_they_stand(t: Fixture) -> Checked {
     let changes = [
         Change::Done,
         retry(secs(1)),
-        Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None },
+        Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: None },
     ];
     let outcomes: Vec<_> = rows.iter().zip(changes).map(|(row, change)| outcome(row, change)).collect();
     let settle = pillarbox::port::Settle {
         fence: Fence::Node(node(1)),
         outcomes: outcomes.into(),
         on_done: pillarbox::port::OnDone::Keep,
+        repeats: None,
         now: Some(at(2)),
     };
     assert_eq!(bare.settle(settle).await?.stale, NONE);

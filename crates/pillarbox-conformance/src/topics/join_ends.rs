@@ -207,6 +207,7 @@ async fn the_continuation_comes_with_the_transaction_that_ends_the_join(t: Fixtu
         fence: Fence::Owner(owner("ann")),
         outcomes: vec![outcome(row, Change::Done)].into(),
         on_done: OnDone::Keep,
+        repeats: None,
         now: Some(at(2)),
     };
     let rolled_back = crate::harness::Ending::Rollback;
@@ -275,7 +276,7 @@ async fn settle_in_batches(store: AnyTable, rows: Vec<Row>, worker: usize) -> Re
         let (batch, rest) = rows.split_at(size.min(rows.len()));
         let outcomes: Arc<[_]> = batch.iter().map(|row| outcome(row, Change::Done)).collect();
         let fence = Fence::Owner(owner("ann"));
-        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) };
+        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, repeats: None, now: Some(at(1)) };
         assert_eq!(settle_whole(&*store, settle).await?, NONE);
         rows = rest;
         size = size % 23 + 5;
@@ -294,7 +295,7 @@ async fn attaching_beside_a_settle_loses_no_step(t: Fixture) -> Checked {
     for (row, message) in rows.iter().zip(&messages) {
         let fence = Fence::Owner(owner("ann"));
         let outcomes = vec![outcome(row, Change::Done)].into();
-        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) };
+        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, repeats: None, now: Some(at(1)) };
         let settle = settle_whole(&*t.store, settle);
         let attach = again(|| {
             let joins = native(&t.beside).joins().expect("joins");

@@ -236,7 +236,7 @@ async fn members_stay_when_done_rows_are_deleted(t: Fixture) -> Checked {
     let rows = t.claim(ClaimFrom::Queue, "ann", 9, at(0)).await?;
     let outcomes = rows.iter().map(|row| outcome(row, Change::Done)).collect::<Vec<_>>().into();
     let fence = Fence::Owner(owner("ann"));
-    let settle = Settle { fence, outcomes, on_done: OnDone::Delete, now: Some(at(1)) };
+    let settle = Settle { fence, outcomes, on_done: OnDone::Delete, repeats: None, now: Some(at(1)) };
     assert_eq!(t.store.settle(settle).await?.stale, NONE);
     assert_eq!(t.record("a").await?.status, Status::Done, "others may still ask for it");
     assert!(t.find("b").await?.is_none());

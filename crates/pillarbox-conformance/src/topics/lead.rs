@@ -48,18 +48,16 @@ async fn led(t: &Fixture, items: &[(usize, &str)]) -> Checked {
     Ok(())
 }
 
-fn back() -> Change {
-    Change::Retry { delay: secs(9), error: "down".to_owned(), counts: Counts::Back, wait: Wait::InPlace }
-}
-
-fn counted() -> Change {
-    // The take has counted the attempt.
-    Change::Retry { delay: secs(9), error: "no".to_owned(), counts: Counts::None, wait: Wait::InPlace }
+/// After this many attempts, one was not made.
+fn back(attempts: u32) -> Change {
+    let (delay, error, counts) = (secs(9), "down".to_owned(), Counts::NotMade(attempts));
+    Change::Retry { delay, error, counts, wait: Wait::InPlace }
 }
 
 fn every_change() -> [Change; 6] {
-    let dead = Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks: Some(group("a")) };
-    [Change::Done, counted(), dead, Change::Delay, Change::Attempt, Change::Release]
+    let dead = Change::Dead { error: "never".to_owned(), counts: Counts::Made(1), blocks: Some(group("a")) };
+    let (attempt, release) = (Change::Attempt { attempts: 2 }, Change::Release { attempts: 0 });
+    [Change::Done, retry(secs(9)), dead, Change::Delay, attempt, release]
 }
 
 /// RLY-010, RLY-011, RLY-030
@@ -273,7 +271,8 @@ async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
 /// PBX-013, RLY-013
 async fn an_attempt_that_is_taken_back_counts_nothing(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
-    for (change, retries) in [(back(), 0), (counted(), 1), (back(), 1), (Change::Release, 1), (back(), 1)] {
+    let release = Change::Release { attempts: 1 };
+    for (change, retries) in [(back(0), 0), (retry(secs(9)), 1), (back(1), 1), (release, 1), (back(1), 1)] {
         let row = taken(&t, take(1, 1)).await?.remove(0);
         let settled = t.settle(Fence::Node(node(1)), vec![outcome(&row, change)], at(1)).await?;
         assert!(settled.stale.is_empty());

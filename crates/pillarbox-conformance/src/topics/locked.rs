@@ -45,7 +45,9 @@ async fn settle(
     outcomes: Vec<Outcome>,
     on_done: OnDone,
 ) -> Result<Settled, StoreError> {
-    t.store.settle(Settle { fence, outcomes: outcomes.into(), on_done, now: Some(at(5)) }).await
+    t.store
+        .settle(Settle { fence, outcomes: outcomes.into(), on_done, repeats: None, now: Some(at(5)) })
+        .await
 }
 
 fn of(rows: &[Row], change: impl Fn(usize) -> Change) -> Vec<Outcome> {
@@ -105,7 +107,7 @@ async fn outcomes_of_every_kind_wait_for_their_own_row_alone(t: Fixture) -> Chec
         retry_later(secs(1)),
         dead_blocking("g"),
         Change::Delay,
-        Change::Attempt,
+        Change::Attempt { attempts: 1 },
     ];
     for (number, locked) in changes.iter().enumerate() {
         let rows = [format!("l{number}"), format!("f{number}")].map(|id| in_slot(event(&id)));

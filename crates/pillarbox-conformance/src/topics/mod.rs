@@ -26,6 +26,7 @@ mod promote;
 mod purge;
 mod quarantine;
 mod queue;
+mod repeated;
 mod reused;
 mod scopes;
 mod settle;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         bytes::cases(),
         settle::cases(),
         fence::cases(),
+        repeated::cases(),
         reused::cases(),
         locked::cases(),
         blocked::cases(),

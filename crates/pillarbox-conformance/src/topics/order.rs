@@ -44,7 +44,7 @@ async fn a_failed_head_keeps_its_place(t: Fixture) -> Checked {
     t.write(grouped("g", &["a", "b"]), at(0)).await?;
     let before = t.record("a").await?;
     t.apply("a", retry(secs(60)), at(1)).await?;
-    t.apply("a", Change::Attempt, at(2)).await?;
+    t.apply("a", Change::Attempt { attempts: 2 }, at(2)).await?;
     let after = t.record("a").await?;
     assert_eq!((after.seq, after.slot), (before.seq, before.slot));
     assert_eq!(ids(&t.pending().await?), ["a", "b"]);

@@ -52,13 +52,17 @@ async fn settle(t: &Fixture, by: &str, outcomes: Vec<Outcome>, now: i64) -> Resu
     Ok(settled.stale)
 }
 
-/// Given up for now; the claim has counted the attempt.
+/// The first attempt has failed.
 fn abandon(delay: u64) -> Change {
-    Change::Retry { delay: secs(delay), error: "no".to_owned(), counts: Counts::Before, wait: Wait::InPlace }
+    retry(secs(delay))
 }
 
 fn fail() -> Change {
-    Change::Dead { error: "never".to_owned(), counts: Counts::Before, blocks: None }
+    fail_at(1)
+}
+
+fn fail_at(attempt: u32) -> Change {
+    Change::Dead { error: "never".to_owned(), counts: Counts::Made(attempt), blocks: None }
 }
 
 fn reap(older_than: Duration, rows: usize, now: i64) -> Reap {
@@ -112,7 +116,8 @@ async fn what_others_hold_is_left_alone_and_reported(t: Fixture) -> Checked {
     let theirs = claimed(&t, "bob", 0).await?.remove(0);
     let mut gone = mine.clone();
     gone.seq.0 += 1_000;
-    for change in [Change::Done, abandon(1), fail(), Change::Extend { lease: secs(9) }, Change::Release] {
+    let (extend, release) = (Change::Extend { lease: secs(9) }, Change::Release { attempts: 0 });
+    for change in [Change::Done, abandon(1), fail(), extend, release] {
         let before = t.record("theirs").await?;
         let outcomes = vec![outcome(&gone, change.clone()), outcome(&theirs, change.clone())];
         assert_eq!(settle(&t, "ann", outcomes, 1).await?, [0, 1], "{change:?}");
@@ -148,7 +153,7 @@ async fn of_a_large_batch_exactly_the_claims_that_are_held_change(t: Fixture) ->
         outcomes[11].token.0 += 1;
         outcomes[12].token.0 += 1;
         let fence = Fence::Owner(owner("ann"));
-        let request = Settle { fence, outcomes: outcomes.into(), on_done, now: Some(at(1)) };
+        let request = Settle { fence, outcomes: outcomes.into(), on_done, repeats: None, now: Some(at(1)) };
         let settled = t.store.settle(request).await?;
         assert_eq!(
             (settled.held, &*settled.stale, &*settled.busy),
@@ -248,7 +253,7 @@ async fn every_counted_attempt_is_on_record(t: Fixture) -> Checked {
     let outcomes = vec![outcome(&rows[0], abandon(4)), outcome(&rows[1], fail())];
     assert_eq!(settle(&t, "ann", outcomes, 1).await?, NONE);
     let again = claimed(&t, "bob", 5).await?.remove(0);
-    assert_eq!(settle(&t, "bob", vec![outcome(&again, fail())], 6).await?, NONE);
+    assert_eq!(settle(&t, "bob", vec![outcome(&again, fail_at(2))], 6).await?, NONE);
     for (message, expected) in [
         ("twice", &[(1, at(1), "ann", "no"), (2, at(6), "bob", "never")][..]),
         ("at once", &[(1, at(1), "ann", "never")][..]),
@@ -267,7 +272,7 @@ async fn every_counted_attempt_is_on_record(t: Fixture) -> Checked {
 async fn a_message_that_dies_untried_has_no_attempt(t: Fixture) -> Checked {
     enqueued(&t, &["a"]).await?;
     let row = claimed(&t, "ann", 0).await?.remove(0);
-    let expired = Change::Dead { error: "expired".to_owned(), counts: Counts::Back, blocks: None };
+    let expired = Change::Dead { error: "expired".to_owned(), counts: Counts::NotMade(0), blocks: None };
     assert_eq!(settle(&t, "ann", vec![outcome(&row, expired)], 1).await?, NONE);
     let shown = t.store.admin().show(id("a")).await?.expect("it is there");
     assert_eq!((shown.record.status, shown.record.attempts), (Status::Dead, 0));
@@ -284,7 +289,7 @@ async fn an_attempt_can_be_taken_back(t: Fixture) -> Checked {
         let back = Change::Retry {
             delay: secs(5),
             error: "nobody is there".to_owned(),
-            counts: Counts::Back,
+            counts: Counts::NotMade(0),
             wait: Wait::InPlace,
         };
         assert_eq!(settle(&t, "ann", vec![outcome(&row, back)], round * 10).await?, NONE);
@@ -329,7 +334,13 @@ async fn reaping_leaves_the_rest_alone(t: Fixture) -> Checked {
 
 fn in_transaction(row: &Row, by: &str) -> Settle {
     let outcomes = vec![outcome(row, Change::Done)].into();
-    Settle { fence: Fence::Owner(owner(by)), outcomes, on_done: OnDone::Keep, now: Some(at(2)) }
+    Settle {
+        fence: Fence::Owner(owner(by)),
+        outcomes,
+        on_done: OnDone::Keep,
+        repeats: None,
+        now: Some(at(2)),
+    }
 }
 
 /// PBX-025, OBX-003

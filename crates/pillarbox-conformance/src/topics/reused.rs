@@ -29,8 +29,8 @@ fn every_change() -> [Change; 8] {
         retry_later(secs(1)),
         dead_blocking("g"),
         Change::Delay,
-        Change::Attempt,
-        Change::Release,
+        Change::Attempt { attempts: 1 },
+        Change::Release { attempts: 0 },
         Change::Extend { lease: secs(900) },
     ]
 }
@@ -41,7 +41,7 @@ fn of_another(row: &Row, change: Change) -> Outcome {
 }
 
 fn settle(fence: Fence, outcomes: Vec<Outcome>, on_done: OnDone) -> Settle {
-    Settle { fence, outcomes: outcomes.into(), on_done, now: Some(at(5)) }
+    Settle { fence, outcomes: outcomes.into(), on_done, repeats: None, now: Some(at(5)) }
 }
 
 /// One with and one without a message id: what is done is kept, or deleted.

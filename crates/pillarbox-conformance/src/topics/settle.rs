@@ -75,8 +75,8 @@ fn every_change() -> [Change; 7] {
         retry_later(secs(1)),
         dead_blocking("g"),
         Change::Delay,
-        Change::Attempt,
-        Change::Release,
+        Change::Attempt { attempts: 1 },
+        Change::Release { attempts: 0 },
         waits,
     ]
 }
@@ -111,7 +111,7 @@ async fn dead_is_final_but_for_an_operator(t: Fixture) -> Checked {
 /// EVT-041, EVT-044
 async fn retry_counts_the_attempt_and_sets_time_and_error(t: Fixture) -> Checked {
     let before = claimed(&t, "a").await?;
-    let counts = Counts::One;
+    let counts = Counts::Made(2);
     let change = Change::Retry { delay: secs(10), error: "first".to_owned(), counts, wait: Wait::InPlace };
     t.apply("a", change, at(5)).await?;
     let record = t.record("a").await?;
@@ -119,7 +119,7 @@ async fn retry_counts_the_attempt_and_sets_time_and_error(t: Fixture) -> Checked
     assert_eq!((record.available_at, record.done_at), (at(15), None));
     assert_eq!((record.last_error.as_deref(), record.locked_by), (Some("first"), None));
     assert_eq!((record.seq, record.slot, record.created_at), (before.seq, before.slot, at(0)));
-    t.apply("a", retry(secs(1)), at(20)).await?;
+    t.apply("a", retry_of(3, secs(1)), at(20)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.available_at, record.last_error.as_deref()), (3, at(21), Some("no")));
     Ok(())
@@ -128,10 +128,11 @@ async fn retry_counts_the_attempt_and_sets_time_and_error(t: Fixture) -> Checked
 /// EVT-044
 async fn a_retry_may_count_nothing(t: Fixture) -> Checked {
     claimed(&t, "a").await?;
-    let (counts, wait) = (Counts::None, Wait::InPlace);
+    let (counts, wait) = (Counts::NotMade(0), Wait::InPlace);
     t.apply("a", Change::Retry { delay: secs(10), error: "no".to_owned(), counts, wait }, at(5)).await?;
     let record = t.record("a").await?;
-    assert_eq!((record.status, record.attempts, record.available_at), (Status::Retry, 1, at(15)));
+    assert_eq!((record.status, record.attempts, record.available_at), (Status::Retry, 0, at(15)));
+    assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts, []);
     Ok(())
 }
 
@@ -156,7 +157,7 @@ async fn dead_sets_status_time_and_error(t: Fixture) -> Checked {
     t.apply("a", dead(), at(5)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.status, record.status.code(), record.done_at), (Status::Dead, 3, Some(at(5))));
-    assert_eq!((record.attempts, record.last_error.as_deref()), (2, Some("no")));
+    assert_eq!((record.attempts, record.last_error.as_deref()), (1, Some("no")));
     assert_eq!((record.locked_by, record.locked_until), (None, None));
     Ok(())
 }
@@ -164,7 +165,7 @@ async fn dead_sets_status_time_and_error(t: Fixture) -> Checked {
 /// EVT-045, PBX-019
 async fn a_death_that_counts_nothing_leaves_no_attempt(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
-    let change = Change::Dead { error: "expired".to_owned(), counts: Counts::None, blocks: None };
+    let change = Change::Dead { error: "expired".to_owned(), counts: Counts::NotMade(0), blocks: None };
     t.apply("a", change, at(5)).await?;
     let shown = t.store.admin().show(id("a")).await?.expect("there");
     assert_eq!((shown.record.attempts, shown.record.last_error.as_deref()), (0, Some("expired")));
@@ -188,7 +189,7 @@ async fn delay_moves_a_row_to_the_delayed_lane_and_changes_nothing_else(t: Fixtu
 /// PBX-011
 async fn attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
     let before = claimed(&t, "a").await?;
-    t.apply("a", Change::Attempt, at(2)).await?;
+    t.apply("a", Change::Attempt { attempts: 2 }, at(2)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.status), (2, Status::New));
     assert_eq!((record.locked_by, record.locked_until), (before.locked_by, before.locked_until));
@@ -212,13 +213,13 @@ async fn what_waits_keeps_its_error_and_its_claim(t: Fixture) -> Checked {
 /// PBX-060
 async fn an_attempt_that_was_not_made_is_taken_back(t: Fixture) -> Checked {
     claimed(&t, "a").await?;
-    t.apply("a", Change::Attempt, at(2)).await?;
-    t.apply("a", Change::Untried, at(3)).await?;
+    t.apply("a", Change::Attempt { attempts: 2 }, at(2)).await?;
+    t.apply("a", Change::Release { attempts: 0 }, at(3)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.status, record.locked_by), (0, Status::New, None));
     t.apply("a", retry(secs(1)), at(3)).await?;
-    t.apply("a", Change::Attempt, at(4)).await?;
-    t.apply("a", Change::Untried, at(5)).await?;
+    t.apply("a", Change::Attempt { attempts: 2 }, at(4)).await?;
+    t.apply("a", Change::Release { attempts: 1 }, at(5)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.status), (1, Status::Retry), "the attempt that failed stays counted");
     assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts.len(), 1);
@@ -228,7 +229,7 @@ async fn an_attempt_that_was_not_made_is_taken_back(t: Fixture) -> Checked {
 /// EVT-047, PBX-013
 async fn release_gives_a_claim_back_untouched(t: Fixture) -> Checked {
     claimed(&t, "a").await?;
-    t.apply("a", Change::Release, at(2)).await?;
+    t.apply("a", Change::Release { attempts: 0 }, at(2)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.status, record.locked_by), (0, Status::New, None));
     assert_eq!((record.available_at, record.token, record.last_error), (at(0), Token(1), None));
@@ -240,7 +241,7 @@ async fn release_gives_a_claim_back_untouched(t: Fixture) -> Checked {
 async fn release_of_an_unclaimed_row_counts_nothing(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     t.apply("a", retry(secs(1)), at(0)).await?;
-    t.apply("a", Change::Release, at(1)).await?;
+    t.apply("a", Change::Release { attempts: 1 }, at(1)).await?;
     let record = t.record("a").await?;
     assert_eq!((record.attempts, record.status, record.available_at), (1, Status::Retry, at(1)));
     Ok(())
@@ -250,7 +251,7 @@ async fn release_of_an_unclaimed_row_counts_nothing(t: Fixture) -> Checked {
 async fn stored_errors_are_cut_and_hold_no_nul(t: Fixture) -> Checked {
     t.write(plain(&["a", "b"]), at(0)).await?;
     let error = format!("\0{}", "ä".repeat(5_000));
-    let (counts, wait) = (Counts::One, Wait::InPlace);
+    let (counts, wait) = (Counts::Made(1), Wait::InPlace);
     t.apply("a", Change::Retry { delay: secs(1), error: error.clone(), counts, wait }, at(0)).await?;
     t.apply("b", Change::Dead { error, counts, blocks: None }, at(0)).await?;
     for name in ["a", "b"] {
@@ -295,7 +296,7 @@ async fn failed_attempts_are_remembered(t: Fixture) -> Checked {
     t.join(7, at(0)).await?;
     let fail = |error: &str| {
         let wait = Wait::InPlace;
-        Change::Retry { delay: secs(1), error: error.to_owned(), counts: Counts::One, wait }
+        Change::Retry { delay: secs(1), error: error.to_owned(), counts: Counts::Made(1), wait }
     };
     let first = vec![t.outcome("a", fail("first")).await?];
     t.settle(Fence::Node(node(7)), first, at(1)).await?;
@@ -303,11 +304,12 @@ async fn failed_attempts_are_remembered(t: Fixture) -> Checked {
     let again = Change::Retry {
         delay: secs(1),
         error: "second".to_owned(),
-        counts: Counts::Before,
+        counts: Counts::Made(2),
         wait: Wait::InPlace,
     };
     t.settle(Fence::Owner(owner("ann")), vec![outcome(&claimed, again)], at(3)).await?;
-    t.apply("a", dead(), at(4)).await?;
+    let last = Change::Dead { error: "no".to_owned(), counts: Counts::Made(3), blocks: None };
+    t.apply("a", last, at(4)).await?;
     let attempts = t.store.admin().show(id("a")).await?.expect("there").attempts;
     let told: Vec<_> =
         attempts.iter().map(|one| (one.number, one.at, one.by.as_str(), one.error.as_str())).collect();
@@ -362,7 +364,9 @@ async fn a_large_batch_is_one_settle(t: Fixture) -> Checked {
 async fn times_count_from_the_databases_now(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     let outcomes = vec![t.outcome("a", retry(secs(3600))).await?].into();
-    t.store.settle(Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None }).await?;
+    t.store
+        .settle(Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, repeats: None, now: None })
+        .await?;
     let scope = pillarbox::port::Scope::Due;
     let now = t.native().fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
     let available = t.record("a").await?.available_at;

@@ -302,7 +302,8 @@ async fn values_are_never_read_as_statements(t: Fixture) -> Checked {
     t.claim(ClaimFrom::Events, nasty, 1, at(0)).await?;
     assert_eq!(t.record(nasty).await?.locked_by.as_deref(), Some(nasty));
     let error = nasty.to_owned();
-    t.apply(nasty, Change::Dead { error, counts: Counts::One, blocks: Some(group(nasty)) }, at(1)).await?;
+    t.apply(nasty, Change::Dead { error, counts: Counts::Made(1), blocks: Some(group(nasty)) }, at(1))
+        .await?;
     let select =
         Select { event_type: Some(nasty.to_owned()), group: Some(group(nasty)), ..only(&[nasty, "%"]) };
     assert_eq!(t.store.admin().count(select.clone()).await?, 1);

@@ -3,8 +3,6 @@
 use std::sync::Mutex;
 
 use pillarbox::Event;
-use pillarbox::model::Seq;
-use pillarbox::port::DeliveryPath;
 
 use super::*;
 
@@ -40,12 +38,8 @@ impl Courier for Fake {
 }
 
 fn delivered(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let delivery = |(place, id): &(&'static str, &str)| Delivery {
-        event: Event::text(*place, "{}").id(*id).build().unwrap(),
-        attempt: 1,
-        seq: Seq(1),
-        path: DeliveryPath::Cold,
-        claimed: None,
+    let delivery = |(place, id): &(&'static str, &str)| {
+        Delivery::first(Event::text(*place, "{}").id(*id).build().unwrap())
     };
     let batch: Vec<_> = events.iter().map(delivery).collect();
     let fake = Fake::default();

@@ -1,7 +1,6 @@
 //! Envelopes as they go out: byte for byte, with their trace, without what must stay behind.
 
-use pillarbox::model::{EventBuilder, Seq};
-use pillarbox::port::DeliveryPath;
+use pillarbox::model::EventBuilder;
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +21,7 @@ fn placed(payload: &str) -> EventBuilder {
 
 fn delivery(builder: EventBuilder) -> Delivery {
     let event = builder.build().unwrap();
-    Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
+    Delivery::first(event)
 }
 
 fn encode(format: Format, binding: Binding, builder: EventBuilder) -> Encoded {

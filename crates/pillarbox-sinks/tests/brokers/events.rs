@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pillarbox::Event;
-use pillarbox::model::{EventId, Seq};
-use pillarbox::port::{Delivery, DeliveryPath, Sink, Verdict};
+use pillarbox::model::EventId;
+use pillarbox::port::{Delivery, Sink, Verdict};
 use pillarbox_sinks::{SinkOptions, open};
 
 pub(crate) const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -41,7 +41,7 @@ pub(crate) fn sink(url: &str) -> Arc<dyn Sink> {
 }
 
 pub(crate) fn delivery(event: Event) -> Delivery {
-    Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
+    Delivery::first(event)
 }
 
 /// Three events of one group: JSON, bytes that are no text, and JSON with headers and a trace.

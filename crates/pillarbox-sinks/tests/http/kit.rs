@@ -11,8 +11,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, Version};
 use axum::response::Response;
 use pillarbox::Event;
-use pillarbox::model::{EventBuilder, Seq};
-use pillarbox::port::{Delivery, DeliveryPath, Sink, Verdict};
+use pillarbox::model::EventBuilder;
+use pillarbox::port::{Delivery, Sink, Verdict};
 use pillarbox_sinks::{Egress, Secret, SinkOptions, open};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -167,7 +167,7 @@ pub(crate) fn event(id: &str, payload: &str) -> EventBuilder {
 
 pub(crate) fn delivery(builder: EventBuilder) -> Delivery {
     let event = builder.build().unwrap();
-    Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
+    Delivery::first(event)
 }
 
 /// So many events, `e0` and so on.

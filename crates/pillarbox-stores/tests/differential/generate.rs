@@ -14,8 +14,15 @@ const JOINS: u8 = 3;
 
 /// A sequence of so many steps for stores of a layout.
 pub(crate) fn sequence(layout: Layout, seed: u64, steps: usize) -> Vec<Step> {
-    let mut maker =
-        Maker { layout, rng: Rng::with_seed(seed), events: 0, queued: vec![], attached: vec![], now: 0 };
+    let mut maker = Maker {
+        layout,
+        rng: Rng::with_seed(seed),
+        events: 0,
+        queued: vec![],
+        attached: vec![],
+        settled: None,
+        now: 0,
+    };
     let first = Step { at: 0, call: Call::Register { node: 0, lease_s: maker.rng.u64(10..200) } };
     let mut sequence = vec![first];
     if layout == Layout::Native {
@@ -33,6 +40,8 @@ struct Maker {
     queued: Vec<String>,
     /// What was attached, and to which join.
     attached: Vec<(u8, String)>,
+    /// The last settle, and when.
+    settled: Option<(Call, i64)>,
     now: i64,
 }
 
@@ -299,7 +308,19 @@ impl Maker {
         if self.chance(6) { By::Node(self.rng.u8(..NODES)) } else { By::Leader }
     }
 
+    /// Outcomes, sometimes those of the last settle again, as if its answer had been lost.
     fn settle(&mut self) -> Call {
+        if let (true, Some((Call::Settle { fence, outcomes, on_done, .. }, at))) =
+            (self.chance(4), self.settled.clone())
+        {
+            return Call::Settle { fence, outcomes, on_done, repeats: Some(at) };
+        }
+        let settle = self.new_settle();
+        self.settled = Some((settle.clone(), self.now));
+        settle
+    }
+
+    fn new_settle(&mut self) -> Call {
         let fence = match (self.rng.u8(..3), self.layout) {
             (0, _) => FenceSpec::Open,
             (1, Layout::Native) => FenceSpec::Owner(self.rng.u8(..OWNERS)),
@@ -307,26 +328,24 @@ impl Maker {
             (_, Layout::Flowcatalyst) => FenceSpec::Node(self.leader()),
         };
         let on_done = if self.rng.bool() { OnDone::Keep } else { OnDone::Delete };
-        Call::Settle { fence, outcomes: (0..self.rng.usize(1..5)).map(|_| self.outcome()).collect(), on_done }
+        let outcomes = (0..self.rng.usize(1..5)).map(|_| self.outcome()).collect();
+        let repeats = self.chance(6).then(|| self.now - self.rng.i64(0..20));
+        Call::Settle { fence, outcomes, on_done, repeats }
     }
 
     fn outcome(&mut self) -> OutcomeSpec {
-        let counts = [Counts::One, Counts::Before, Counts::None, Counts::Twice];
-        let counts = counts[self.rng.usize(..if self.layout == Layout::Native { 4 } else { 3 })];
+        let attempts = self.rng.u32(..6);
+        let counts = if self.rng.bool() { Counts::Made(attempts) } else { Counts::NotMade(attempts) };
         let wait = if self.rng.bool() { Wait::InPlace } else { Wait::Delayed };
         let native = self.layout == Layout::Native;
-        let change = match self.rng.u8(..if native { 13 } else { 11 }) {
+        let change = match self.rng.u8(..if native { 12 } else { 11 }) {
             0 | 1 => ChangeSpec::Done,
-            2 | 3 => {
-                let counts = if native && self.chance(3) { Counts::Back } else { counts };
-                ChangeSpec::Retry { delay_s: self.rng.u64(..20), counts, wait }
-            }
+            2 | 3 => ChangeSpec::Retry { delay_s: self.rng.u64(..20), counts, wait },
             4..=6 => ChangeSpec::Dead { counts, blocks: self.rng.bool() },
             7 => ChangeSpec::Delay,
-            8 => ChangeSpec::Attempt,
-            9 => ChangeSpec::Release,
+            8 => ChangeSpec::Attempt { attempts },
+            9 => ChangeSpec::Release { attempts },
             10 => ChangeSpec::Waits,
-            11 => ChangeSpec::Untried,
             _ => ChangeSpec::Extend { lease_s: self.rng.u64(1..60) },
         };
         let back = if self.chance(5) { self.rng.usize(1..3) } else { 0 };

@@ -56,6 +56,8 @@ pub(crate) enum Call {
         fence: FenceSpec,
         outcomes: Vec<OutcomeSpec>,
         on_done: OnDone,
+        /// When an earlier call with these outcomes was made.
+        repeats: Option<i64>,
     },
     Register {
         node: u8,
@@ -204,10 +206,9 @@ pub(crate) enum ChangeSpec {
     Retry { delay_s: u64, counts: Counts, wait: Wait },
     Dead { counts: Counts, blocks: bool },
     Delay,
-    Attempt,
+    Attempt { attempts: u32 },
     Waits,
-    Release,
-    Untried,
+    Release { attempts: u32 },
     Extend { lease_s: u64 },
 }
 

@@ -148,11 +148,12 @@ impl World {
                 Ok(vec![reaped.to_string()])
             }
             Call::Take { .. } | Call::Recover { .. } => self.lead(call, now).await,
-            Call::Settle { fence, outcomes, on_done } => {
+            Call::Settle { fence, outcomes, on_done, repeats } => {
                 let request = Settle {
                     fence: self.fence_of(fence),
                     outcomes: self.outcomes(outcomes).into(),
                     on_done: *on_done,
+                    repeats: repeats.map(time),
                     now: Some(now),
                 };
                 Ok(vec![format!("{:?}", self.fixture.store.settle(request).await?)])
@@ -294,10 +295,9 @@ impl World {
                 Change::Dead { error, counts, blocks }
             }
             ChangeSpec::Delay => Change::Delay,
-            ChangeSpec::Attempt => Change::Attempt,
+            ChangeSpec::Attempt { attempts } => Change::Attempt { attempts },
             ChangeSpec::Waits => Change::Waits { error: "the endpoint is away".to_owned() },
-            ChangeSpec::Release => Change::Release,
-            ChangeSpec::Untried => Change::Untried,
+            ChangeSpec::Release { attempts } => Change::Release { attempts },
             ChangeSpec::Extend { lease_s } => Change::Extend { lease: Duration::from_secs(lease_s) },
         }
     }

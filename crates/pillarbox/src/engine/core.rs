@@ -461,8 +461,8 @@ impl Core {
     pub(super) fn return_item(&mut self, item: Item, now: Instant) {
         let change = match item.recorded {
             _ if self.leases.lost(&item) => None,
-            Recorded::Here => Some(Change::Untried),
-            _ => item.is_led().then_some(Change::Release),
+            Recorded::Here => Some(item.release()),
+            _ => item.is_led().then(|| item.release()),
         };
         match change {
             Some(change) => self.settle_later(item, change, GroupDuringSettle::Waits, now),

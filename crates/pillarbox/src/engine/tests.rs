@@ -259,7 +259,7 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
     let back = claimed(2, &mut core, &row);
     assert_eq!(
         back.iter().map(|one| (one.token, &one.change)).collect::<Vec<_>>(),
-        [(Token(2), &Change::Release)]
+        [(Token(2), &Change::Release { attempts: 0 })]
     );
     merge(&mut core, ReadResult::GaveBack, now);
     assert!(!core.signals(None).read, "it would be given back again");
@@ -280,8 +280,9 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
 fn an_attempt_is_written_before_what_came_of_it() {
     let now = Instant::now();
     let mut core = Core::new(EngineSettings::default(), 1);
-    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None };
-    for change in [Change::Attempt, dead.clone()] {
+    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::NotMade(0), blocks: None };
+    let attempt = Change::Attempt { attempts: 1 };
+    for change in [attempt.clone(), dead.clone()] {
         let outcome =
             Outcome { seq: Seq(7), id: EventId::from_row("7".to_owned()), token: Token::default(), change };
         core.push_unsettled(Unsettled { outcome, slot: SLOT, group: None }, now);
@@ -294,7 +295,7 @@ fn an_attempt_is_written_before_what_came_of_it() {
         let busy = if second == 1 { vec![0] } else { Vec::new() };
         core.settled(batch, &Settled { busy, ..Settled::all_but(Vec::new()) }, incarnation, at);
     }
-    assert_eq!(settled, [vec![Change::Attempt], vec![Change::Attempt], vec![dead]]);
+    assert_eq!(settled, [vec![attempt.clone()], vec![attempt], vec![dead]]);
     assert!(core.all_settled());
 }
 
@@ -330,7 +331,7 @@ fn a_worker_whose_handlers_become_slow_returns_what_it_has_not_begun() {
     assert!(matches!(core.next_claim(now), Read::Idle(_)), "no more than two for each worker are wanted");
     assert_eq!(core.depths().1, 4 * 8);
     let NextSettle::Batch { batch, .. } = core.next_settle(now) else { panic!("it is settled") };
-    let is_release = |one: &&Outcome| one.change == Change::Release;
+    let is_release = |one: &&Outcome| matches!(one.change, Change::Release { .. });
     assert_eq!(batch.outcomes.iter().filter(is_release).count(), 99 - 4 * 8);
     assert_eq!(batch.outcomes.last().unwrap().seq, Seq(100), "the last ones, in the order of their numbers");
 }

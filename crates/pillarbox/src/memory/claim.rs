@@ -27,11 +27,7 @@ impl State {
                 row.attempts = row.attempts.saturating_add(u32::from(!lapsed));
             });
             let row = &self.rows[&seq];
-            claimed.push(Row {
-                last_error: row.last_error.clone(),
-                lapsed,
-                ..row.to_row(seq, row.token, &request.bytes)
-            });
+            claimed.push(Row { lapsed, ..row.to_row(seq, row.token, &request.bytes) });
         }
         claimed
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::state::State;
 use super::stored::Stored;
-use super::time::later;
+use super::time::{cut, later};
 use crate::model::{Attempt, EventId, GroupKey, Status, StepState, held_reason, stored_error};
 use crate::port::{Change, Counts, Fence, GroupState, HeldGroup, OnDone, Outcome, Settle, Settled, Wait};
 use crate::rules::{Move, transition};
@@ -19,7 +19,7 @@ impl State {
         let reused = self.reused(request);
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
         for (place, outcome) in request.outcomes.iter().enumerate() {
-            if self.may_settle(outcome, &request.fence) {
+            if self.may_settle(outcome, &request.fence) && !self.is_repeated(outcome, request) {
                 ended.extend(self.apply(outcome, request, now));
             } else {
                 stale.push(place);
@@ -37,6 +37,13 @@ impl State {
     pub(super) fn may_settle(&self, outcome: &Outcome, fence: &Fence) -> bool {
         let row = self.number_of(outcome).and_then(|seq| self.rows.get(&seq));
         row.is_some_and(|row| row.id == outcome.id && may_change(row, outcome, fence, self.has_leader))
+    }
+
+    /// Whether the first call has settled this row, or an operator has replayed it since.
+    fn is_repeated(&self, outcome: &Outcome, request: &Settle) -> bool {
+        let fails = matches!(outcome.change, Change::Retry { .. } | Change::Dead { .. });
+        let Some(since) = request.repeats.filter(|_| fails && !self.has_leader) else { return false };
+        self.rows.get(&outcome.seq.0).is_some_and(|row| row.available_at >= cut(since))
     }
 
     /// Whether another pending event has the number of one of these outcomes, that is, numbers were reused.
@@ -88,10 +95,12 @@ impl State {
                 row.put_off();
                 row.unlock();
             }),
-            Change::Attempt => self.change(seq, |row| row.attempts = row.attempts.saturating_add(1)),
+            Change::Attempt { attempts } => self.change(seq, |row| row.attempts = *attempts),
             Change::Waits { error } => self.change(seq, |row| row.last_error = Some(stored_error(error))),
-            Change::Release => self.change(seq, |row| row.give_back(0)),
-            Change::Untried => self.change(seq, |row| row.give_back(1)),
+            Change::Release { attempts } => self.change(seq, |row| {
+                row.unlock();
+                row.attempts = *attempts;
+            }),
             Change::Extend { lease } => self.change(seq, |row| {
                 if let Some(lock) = &mut row.lock {
                     lock.until = later(now, *lease);
@@ -154,26 +163,19 @@ fn move_of(change: &Change) -> Move {
         Change::Retry { .. } => Move::Retry,
         Change::Dead { .. } => Move::Dead,
         Change::Delay
-        | Change::Attempt
+        | Change::Attempt { .. }
         | Change::Waits { .. }
-        | Change::Release
-        | Change::Untried
+        | Change::Release { .. }
         | Change::Extend { .. } => Move::Keep,
     }
 }
 
 fn fail(row: &mut Stored, error: &str, counts: Counts) {
     row.last_error = Some(stored_error(error));
-    row.attempts = row.attempts.saturating_add_signed(counts.added().into());
+    row.attempts = counts.attempts();
 }
 
 impl Stored {
-    /// Removes the claim, and undoes this many attempts and the one counted by the claim.
-    fn give_back(&mut self, attempts: u32) {
-        let claimed = u32::from(self.unlock().is_some());
-        self.attempts = self.attempts.saturating_sub(attempts + claimed);
-    }
-
     /// Marks the row as done or dead, and stores the owner of the claim.
     fn end_by(&mut self, status: Status, fence: &Fence, now: Timestamp) {
         self.end(status, now);

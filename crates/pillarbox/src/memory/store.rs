@@ -114,6 +114,7 @@ impl MemoryStore {
             name: options.name,
             slots: if options.has_leader { 1 } else { SLOTS },
             concurrent_writers: true,
+            concurrent_claims: true,
             transactions: true,
             durable: false,
             shared: false,

@@ -162,7 +162,7 @@ impl Stored {
             available_at: self.available_at,
             expires_at: self.expires_at,
             token,
-            last_error: None,
+            last_error: self.last_error.clone().filter(|_| size <= limits.row),
             lapsed: false,
             group: self.group.clone(),
             bytes: Some(size).filter(|size| *size <= limits.row).unwrap_or_default(),

@@ -262,7 +262,8 @@ impl<'r, V: Values> Reading<'r, V> {
             available_at: self.time(Column::AvailableAt).unwrap_or_default(),
             expires_at,
             token: Token::default(),
-            last_error: None,
+            // A bad last error does not make the event malformed, so it is read separately.
+            last_error: self.decoder.reading(self.values).owned(Column::LastError),
             lapsed: false,
             group: keys.group(),
             bytes: self.names_size(&keys) + self.size(&CONTENTS),
@@ -276,15 +277,12 @@ impl<'r, V: Values> Reading<'r, V> {
         Row { event: self.event(&row.id, &keys, created_at, expires_at), ..row }
     }
 
-    /// Adds the fields of a claim. A bad last error does not make the event malformed, so it is read
-    /// separately.
+    /// Adds the fields of a claim.
     fn claim(&mut self, row: Row) -> Row {
-        let last_error = self.decoder.reading(self.values).owned(Column::LastError);
         Row {
             token: Token(self.number(Column::LockToken).unwrap_or_default()),
             lapsed: self.decoder.number(self.values, Column::Lapsed).is_some_and(|lapsed| lapsed != 0),
             bytes: row.bytes + self.size(&[Column::LastError]),
-            last_error,
             ..row
         }
     }

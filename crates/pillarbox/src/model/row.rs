@@ -105,7 +105,7 @@ pub struct Row {
     pub expires_at: Option<Timestamp>,
     /// The token of the claim; zero for rows read without a claim.
     pub token: Token,
-    /// The last error; only set by claims.
+    /// The last error, at most as long as a stored error.
     pub last_error: Option<String>,
     /// Whether the previous claim expired without an outcome, perhaps because the event crashed the process.
     /// Only set by claims. Both claims count as one attempt, because it is unknown whether the first attempt

@@ -13,6 +13,8 @@ pub struct Facts {
     pub slots: i16,
     /// Whether transactions can write concurrently, so that a row with a lower number may be committed later.
     pub concurrent_writers: bool,
+    /// Whether claims made at the same time pass over each other's rows, so that two at once are faster than one.
+    pub concurrent_claims: bool,
     /// Whether events can be written in the same transaction as business rows.
     pub transactions: bool,
     /// Whether rows survive the end of the process.

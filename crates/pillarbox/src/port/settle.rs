@@ -36,37 +36,30 @@ pub enum OnDone {
     Delete,
 }
 
-/// How an outcome changes the number of attempts, and whether the attempt history gets an entry.
+/// The number of attempts that a row has after an outcome, and whether the attempt history gets an entry.
+///
+/// The number is absolute. If the answer to a settle is lost and the outcome is settled again, it counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
-    /// Adds one attempt and a history entry.
-    One,
-    /// Adds a history entry only: a claim, or an `Attempt` ahead of sending, has counted the attempt.
-    Before,
-    /// Adds neither: nothing was tried, and nothing was counted.
-    None,
-    /// Undoes an attempt that a claim counted and that was not made; adds no history entry.
-    Back,
-    /// Undoes one of two counts, because the claim and an `Attempt` have both counted this attempt; adds a
-    /// history entry.
-    Twice,
+    /// The attempt with this number, counted from 1, was made. Adds a history entry.
+    Made(u32),
+    /// No attempt was made after this many. Adds no history entry.
+    NotMade(u32),
 }
 
 impl Counts {
-    /// The number of attempts that it adds.
+    /// The number of attempts that the row has after the outcome.
     #[must_use]
-    pub const fn added(self) -> i8 {
+    pub const fn attempts(self) -> u32 {
         match self {
-            Self::One => 1,
-            Self::Before | Self::None => 0,
-            Self::Back | Self::Twice => -1,
+            Self::Made(attempts) | Self::NotMade(attempts) => attempts,
         }
     }
 
     /// Whether the attempt goes on record in the attempt history.
     #[must_use]
     pub const fn is_recorded(self) -> bool {
-        matches!(self, Self::One | Self::Before | Self::Twice)
+        matches!(self, Self::Made(_))
     }
 }
 
@@ -90,7 +83,7 @@ pub enum Change {
         delay: Duration,
         /// The error of this attempt.
         error: String,
-        /// How this changes the number of attempts.
+        /// The attempts of the row after this one.
         counts: Counts,
         /// Where the event waits for the next attempt.
         wait: Wait,
@@ -99,7 +92,7 @@ pub enum Change {
     Dead {
         /// The last error.
         error: String,
-        /// How this changes the number of attempts.
+        /// The attempts of the row after this one.
         counts: Counts,
         /// The group to block behind the dead event until an operator acts.
         blocks: Option<GroupKey>,
@@ -107,11 +100,15 @@ pub enum Change {
     /// The event is not due yet: moves it to lane −1 until its `available_at`. Counts no attempt.
     Delay,
     /// An attempt is about to begin: counts it and changes nothing else.
-    Attempt,
-    /// Releases the event untried: undoes the attempt counted by a claim.
-    Release,
-    /// Like `Release`, and also undoes an attempt counted by `Attempt` that was not made.
-    Untried,
+    Attempt {
+        /// The attempts of the row, including this one.
+        attempts: u32,
+    },
+    /// Releases the event untried.
+    Release {
+        /// The attempts of the row without the one that was not made.
+        attempts: u32,
+    },
     /// The event waits for its endpoint. Stores the error, keeps a claim and counts no attempt.
     Waits {
         /// The error of the endpoint.
@@ -122,6 +119,23 @@ pub enum Change {
         /// The new lease, from now.
         lease: Duration,
     },
+}
+
+impl Change {
+    /// The `retry_count` of an item after this change; `None` if it does not change.
+    ///
+    /// The count of an item that is not pending leaves out its last attempt.
+    #[must_use]
+    pub fn retries(&self) -> Option<u32> {
+        match self {
+            Self::Dead { counts: Counts::Made(attempts), .. } | Self::Attempt { attempts } => {
+                Some(attempts.saturating_sub(1))
+            }
+            Self::Retry { counts, .. } | Self::Dead { counts, .. } => Some(counts.attempts()),
+            Self::Release { attempts } => Some(*attempts),
+            Self::Done | Self::Delay | Self::Waits { .. } | Self::Extend { .. } => None,
+        }
+    }
 }
 
 /// The outcome of one row.
@@ -149,6 +163,12 @@ pub struct Settle {
     pub outcomes: Arc<[Outcome]>,
     /// What happens to done rows.
     pub on_done: OnDone,
+    /// A time of the database before the first call with these outcomes, if its answer was lost: it may have
+    /// applied them.
+    ///
+    /// `Retry` and `Dead` then change no native row that became available since, because only the first call
+    /// or an operator's replay can have made it so.
+    pub repeats: Option<Timestamp>,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
@@ -249,7 +269,7 @@ mod tests {
             change: Change::Done,
         };
         let outcomes = (0..rows).map(outcome).collect();
-        Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None }
+        Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, repeats: None, now: None }
     }
 
     /// PBX-080

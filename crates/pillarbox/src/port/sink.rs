@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Cause;
-use crate::model::{Event, Seq, Token};
+use crate::model::{Event, EventId, Headers, Seq, Token};
 
 /// The path on which an event reached the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum DeliveryPath {
     Cold,
 }
 
-/// One event of a batch.
+/// One delivery of an event: what a sink gets for each event of a batch, and a typed listener beside its payload.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The event.
@@ -32,6 +32,40 @@ pub struct Delivery {
     pub path: DeliveryPath,
     /// Its claim, if the row was claimed.
     pub claimed: Option<Arc<Claimed>>,
+    /// The error of the last failed attempt, if there was one and the row was read with it.
+    pub last_error: Option<Arc<str>>,
+}
+
+impl Delivery {
+    /// The first delivery of an event that was read from the store, for tests of sinks.
+    #[must_use]
+    pub fn first(event: Event) -> Self {
+        Self { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None, last_error: None }
+    }
+
+    /// The event's id, by which a receiver recognises a redelivery.
+    #[must_use]
+    pub fn id(&self) -> &EventId {
+        self.event.id()
+    }
+
+    /// The event's headers.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        self.event.headers()
+    }
+
+    /// When the event happened.
+    #[must_use]
+    pub fn occurred_at(&self) -> Timestamp {
+        self.event.occurred_at()
+    }
+
+    /// The error of the last failed attempt.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
 }
 
 /// Facts of a claimed row.
@@ -41,8 +75,6 @@ pub struct Claimed {
     pub token: Token,
     /// When the row was written.
     pub created_at: Timestamp,
-    /// The error of the last failed attempt.
-    pub last_error: Option<String>,
 }
 
 /// The result that a sink reports for one event.

@@ -322,7 +322,8 @@ impl<S: Store> Queue<S> {
             };
             let outcome = |error| {
                 // The claim has counted an attempt that is not made.
-                let change = Change::Dead { error, counts: Counts::Back, blocks: None };
+                let counts = Counts::NotMade(row.attempts.saturating_sub(1));
+                let change = Change::Dead { error, counts, blocks: None };
                 Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
             };
             match why.map(outcome) {
@@ -372,7 +373,7 @@ impl<S: Store> Queue<S> {
     ) -> Result<Settlement, QueueError> {
         let error = error.unwrap_or("abandoned");
         let delay = |item: &WorkItemId| self.retry.delay(item.attempts.max(1), 0.5);
-        self.apply(owner, items, |item| retry(delay(item), error)).await
+        self.apply(owner, items, |item| retry(item, delay(item), error)).await
     }
 
     /// Releases messages to be retried after this delay instead of the retry policy's, and stores the error.
@@ -384,7 +385,7 @@ impl<S: Store> Queue<S> {
         error: Option<&str>,
     ) -> Result<Settlement, QueueError> {
         let error = error.unwrap_or("rescheduled");
-        self.apply(owner, items, |_| retry(delay, error)).await
+        self.apply(owner, items, |item| retry(item, delay, error)).await
     }
 
     /// Marks messages as dead, and stores the error.
@@ -394,9 +395,9 @@ impl<S: Store> Queue<S> {
         items: &[WorkItemId],
         error: &str,
     ) -> Result<Settlement, QueueError> {
-        self.apply(owner, items, |_| Change::Dead {
+        self.apply(owner, items, |item| Change::Dead {
             error: error.to_owned(),
-            counts: Counts::Before,
+            counts: Counts::Made(item.attempts),
             blocks: None,
         })
         .await
@@ -450,7 +451,7 @@ impl<S: Store> Queue<S> {
 
     fn request(&self, owner: &OwnerId, outcomes: Vec<Outcome>) -> Settle {
         let fence = Fence::Owner(owner.clone());
-        Settle { fence, outcomes: outcomes.into(), on_done: self.on_done, now: None }
+        Settle { fence, outcomes: outcomes.into(), on_done: self.on_done, repeats: None, now: None }
     }
 
     /// Marks a message as done in the handler's own transaction, so that its effect
@@ -496,8 +497,9 @@ impl<S: Store + Transact> Queue<S> {
 }
 
 /// Another attempt after the delay; the claim has counted this one.
-fn retry(delay: Duration, error: &str) -> Change {
-    Change::Retry { delay, error: error.to_owned(), counts: Counts::Before, wait: Wait::InPlace }
+fn retry(item: &WorkItemId, delay: Duration, error: &str) -> Change {
+    let counts = Counts::Made(item.attempts);
+    Change::Retry { delay, error: error.to_owned(), counts, wait: Wait::InPlace }
 }
 
 fn outcome(item: &WorkItemId, change: Change) -> Outcome {

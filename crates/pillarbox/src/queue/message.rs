@@ -58,7 +58,7 @@ impl Message {
             owner: owner.clone(),
             event: delivery.event.clone(),
             created_at: claimed.created_at,
-            last_error: claimed.last_error.clone(),
+            last_error: delivery.last_error().map(str::to_owned),
             settled: Arc::default(),
             cancellation,
         })

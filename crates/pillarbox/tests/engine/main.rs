@@ -16,6 +16,7 @@ mod outcomes;
 mod pacing;
 mod panics;
 mod reading;
+mod repeated;
 mod sweep;
 mod tampered;
 mod timed;

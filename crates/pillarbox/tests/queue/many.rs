@@ -316,6 +316,8 @@ enum Fault {
     Slow(Duration),
     /// Claims, and can't renew them.
     NoRenewal,
+    /// Claims that are made beside another one fail.
+    FailsBeside,
 }
 
 /// A store whose claims fail, never end, or take long.
@@ -323,6 +325,14 @@ struct Bad {
     inner: MemoryStore,
     fault: Fault,
     claims: Arc<AtomicUsize>,
+    /// Claims under way.
+    under_way: Arc<AtomicUsize>,
+}
+
+impl Bad {
+    fn new(name: &str, fault: Fault, claims: &Arc<AtomicUsize>) -> Self {
+        Self { inner: named(name), fault, claims: Arc::clone(claims), under_way: Arc::default() }
+    }
 }
 
 impl Table for Bad {
@@ -368,6 +378,15 @@ impl Store for Bad {
                 Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
                 Fault::Hangs => std::future::pending().await,
                 Fault::NoRenewal => self.inner.claim(request).await,
+                Fault::FailsBeside => {
+                    let beside = self.under_way.fetch_add(1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    self.under_way.fetch_sub(1, Ordering::SeqCst);
+                    if beside > 0 {
+                        return Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down"));
+                    }
+                    self.inner.claim(request).await
+                }
                 Fault::Slow(time) => {
                     let claimed = self.inner.claim(request).await;
                     pass(time).await;
@@ -395,9 +414,7 @@ impl Store for Bad {
 async fn a_bad_database_slows_nobody() {
     for drain_first in [false, true] {
         let claims = Arc::new(AtomicUsize::new(0));
-        let bad = |fault| -> Arc<dyn Store> {
-            Arc::new(Bad { inner: named("bad"), fault, claims: Arc::clone(&claims) })
-        };
+        let bad = |fault| -> Arc<dyn Store> { Arc::new(Bad::new("bad", fault, &claims)) };
         let good: Arc<dyn Store> = Arc::new(named("good"));
         let databases =
             Databases::stores([("down", bad(Fault::Fails)), ("good", good), ("hangs", bad(Fault::Hangs))]);
@@ -421,7 +438,7 @@ async fn a_bad_database_slows_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_comes_too_late_is_given_back() {
     let claims = Arc::new(AtomicUsize::new(0));
-    let slow = Bad { inner: named("slow"), fault: Fault::Slow(secs(2)), claims: Arc::clone(&claims) };
+    let slow = Bad::new("slow", Fault::Slow(secs(2)), &claims);
     let queue = pillarbox::Queue::new(slow);
     let seen = Seen::default();
     let worker = queue.worker().lease(secs(3_600)).handler("t", noting(&seen)).start().unwrap();
@@ -444,7 +461,7 @@ async fn a_handler_ends_before_its_claim_does() {
             self.0.lock().unwrap().get_or_insert_with(tokio::time::Instant::now);
         }
     }
-    let faulty = Bad { inner: named("away"), fault: Fault::NoRenewal, claims: Arc::default() };
+    let faulty = Bad::new("away", Fault::NoRenewal, &Arc::default());
     let queue = pillarbox::Queue::new(faulty);
     let ended = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&ended);
@@ -463,4 +480,21 @@ async fn a_handler_ends_before_its_claim_does() {
     let ended = ended.lock().unwrap().unwrap();
     assert!(ended - began <= secs(7) + Duration::from_millis(100), "{:?} of a lease of 8 s", ended - began);
     worker.close().await;
+}
+
+/// PBX-133: a backlog is claimed by two claims at once. If one of them fails, what the other has claimed is handled,
+/// and the rest follows.
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_claimed_by_two_claims_at_once() {
+    let claims = Arc::new(AtomicUsize::new(0));
+    let faulty = Bad::new("beside", Fault::FailsBeside, &claims);
+    let queue = pillarbox::Queue::new(faulty);
+    queue.enqueue_all((0..2_500).map(|_| message("t"))).await.unwrap();
+    let seen = Seen::default();
+    let worker = queue.worker().batch(1_000).handler("t", noting(&seen)).start().unwrap();
+    seen.until(1_500).await;
+    assert_eq!(claims.load(Ordering::SeqCst), 3, "one of 1,000, then two of 500, of which one failed");
+    seen.until(2_500).await;
+    worker.close().await;
+    assert_eq!(seen.all().len(), 2_500, "each once");
 }

@@ -244,11 +244,14 @@ async fn claim_all<S: Store>(queue: &Queue<S>, owner: &OwnerId) -> Vec<Row> {
 async fn crash<S: Store>(queue: &Queue<S>, begun: bool) {
     let owner = owner("crashed");
     let rows = claim_all(queue, &owner).await;
-    let attempt =
-        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Attempt };
+    let attempt = |row: &Row| {
+        let change = Change::Attempt { attempts: row.attempts + 1 };
+        Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
+    };
     if begun {
         let outcomes = rows.iter().take(1).map(attempt).collect();
-        let settle = Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, now: None };
+        let settle =
+            Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, repeats: None, now: None };
         assert!(queue.store().settle(settle).await.unwrap().stale.is_empty());
     }
     pass(LEASE).await;

@@ -94,7 +94,7 @@ pub(crate) async fn settle(world: Arc<World>, request: Settle) -> Result<Settled
         return std::future::pending().await;
     };
     let member = world.truth().member(node).expect("a member settles");
-    let outcomes = Arc::clone(&request.outcomes);
+    let (outcomes, repeats) = (Arc::clone(&request.outcomes), request.repeats.is_some());
     let mut before = Vec::new();
     for outcome in outcomes.iter() {
         before.push(truth::row(world.store.admin(), &outcome.id).await);
@@ -106,6 +106,9 @@ pub(crate) async fn settle(world: Arc<World>, request: Settle) -> Result<Settled
         if let (false, Some(before)) = (unchanged, before) {
             rows.push(changed(&world, member, outcome, before).await);
         }
+    }
+    if repeats {
+        note_repeated(&world, &outcomes, &before, &settled);
     }
     note(&world, &settled, &rows);
     world.record(What::Settled { member, rows, stale: settled.stale.len(), held: settled.held });
@@ -147,11 +150,28 @@ fn kind(change: &Change) -> Settling {
             Settling::Dead { error: error.clone(), blocks: blocks.is_some() }
         }
         Change::Delay => Settling::Delay,
-        Change::Attempt => Settling::Attempt,
+        Change::Attempt { .. } => Settling::Attempt,
         Change::Waits { .. } => Settling::Waits,
-        Change::Release => Settling::Release,
-        Change::Untried => Settling::Untried,
+        Change::Release { .. } => Settling::Release,
         Change::Extend { .. } => unreachable!("nodes claim nothing"),
+    }
+}
+
+/// What a settle found that repeats one whose answer was lost.
+fn note_repeated(world: &World, outcomes: &[Outcome], before: &[Option<Record>], settled: &Settled) {
+    for (place, (outcome, before)) in outcomes.iter().zip(before).enumerate() {
+        let Some(before) = before.as_ref().filter(|row| row.seq == outcome.seq) else { continue };
+        let refused = settled.stale.contains(&place) && before.status.is_pending();
+        match &outcome.change {
+            Change::Retry { counts, .. } if refused && before.attempts == counts.attempts() => {
+                world.reached("settle", "repeats a failure that was counted");
+            }
+            Change::Dead { .. } if refused => world.reached("settle", "spares what was replayed meanwhile"),
+            Change::Attempt { attempts } if before.attempts == *attempts => {
+                world.reached("settle", "repeats an attempt that was counted");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -179,7 +199,6 @@ fn note(world: &World, settled: &Settled, rows: &[Row]) {
             Settling::Attempt => "tried with care",
             Settling::Waits => "noted why it waits",
             Settling::Release => "released",
-            Settling::Untried => "not tried after its attempt was written",
         };
         world.reached("event", fact);
     }

@@ -74,7 +74,6 @@ pub(crate) enum Settling {
     Delay,
     Attempt,
     Release,
-    Untried,
     Waits,
 }
 

@@ -208,10 +208,13 @@ impl World {
         self.lock().closed.push(life);
     }
 
-    /// Whether this was the node of such a process.
+    /// Whether this was the last node of such a process. An earlier one, whose registration was not answered,
+    /// is unknown to the process: it stays until its lease expires, which takes long if the database's clock
+    /// goes back.
     pub(crate) fn closed_well(&self, node: NodeId) -> bool {
-        let member = self.truth().member(node);
-        member.is_some_and(|member| self.lock().closed.contains(&member.life))
+        let truth = self.truth();
+        let last = truth.member(node).filter(|member| truth.last_member(member.life) == Some(*member));
+        last.is_some_and(|member| self.lock().closed.contains(&member.life))
     }
 
     /// Something that must never be, seen while the run goes on.

@@ -1,7 +1,7 @@
 //! Encoding of items as documents. Their times are BSON dates, with millisecond precision.
 
 use jiff::Timestamp;
-use mongodb::bson::{Bson, DateTime, Document, RawDocument, doc};
+use mongodb::bson::{Bson, DateTime, RawDocument, doc};
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::port::ByteLimits;
 
@@ -75,11 +75,6 @@ pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
     }
     let bytes = if item.bytes == 0 { 0 } else { document.as_bytes().len() };
     Item { bytes, ..item }
-}
-
-/// `retryCount + more`; a count that is not a number counts as zero.
-pub(super) fn retries(more: i32) -> Document {
-    doc! { "$cond": [{ "$isNumber": "$retryCount" }, { "$add": ["$retryCount", more] }, more] }
 }
 
 /// Alternatives for `$or`: the item was processed before a time, or it has no such time and was written

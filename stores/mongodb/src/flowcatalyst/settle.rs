@@ -7,11 +7,12 @@ use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::stored_error;
 use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle, Settled};
 
-use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item, retries};
+use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
 use crate::call::{Call, Find};
 use crate::error::DriverError;
 use crate::groups;
 use crate::membership::hold;
+use crate::settle::stored_count;
 use crate::time::from_us;
 
 pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, DriverError> {
@@ -69,7 +70,7 @@ async fn claimed(
         let there = found.get(outcome.id.as_str());
         let token = from_us(outcome.token.0);
         let (status, at) = match (seen, &outcome.change) {
-            (Seen::Claimed, _) | (_, Change::Attempt | Change::Waits { .. }) => (PROCESSING, token),
+            (Seen::Claimed, _) | (_, Change::Attempt { .. } | Change::Waits { .. }) => (PROCESSING, token),
             (Seen::Settled(OnDone::Delete), Change::Done) => return there.is_none(),
             (_, Change::Done) => (COMPLETED, token.max(now)),
             (_, Change::Dead { .. }) => (FAILED, token.max(now)),
@@ -113,30 +114,23 @@ async fn apply(
 }
 
 /// The update for a change. `end` is the time of completion, if the item ends.
-fn changed(change: &Change, end: Timestamp) -> Bson {
-    let literal = |error: &str| doc! { "$literal": stored_error(error) };
-    let set: Document = match change {
+fn changed(change: &Change, end: Timestamp) -> Document {
+    let mut set = match change {
         Change::Done => {
-            let set = doc! { "status": COMPLETED, "processedAt": date(end), "errorMessage": Bson::Null };
-            return Bson::from(doc! { "$set": set });
+            doc! { "status": COMPLETED, "processedAt": date(end), "errorMessage": Bson::Null }
         }
-        // The claim began an attempt without counting it; `retryCount` grows only here.
-        Change::Retry { error, counts, .. } => {
-            doc! { "status": PENDING, "errorMessage": literal(error), "retryCount": retries(1 + i32::from(counts.added())) }
+        Change::Retry { error, .. } => doc! { "status": PENDING, "errorMessage": stored_error(error) },
+        Change::Dead { error, .. } => {
+            doc! { "status": FAILED, "processedAt": date(end), "errorMessage": stored_error(error) }
         }
-        Change::Dead { error, counts, .. } => doc! {
-            "status": FAILED,
-            "processedAt": date(end),
-            "errorMessage": literal(error),
-            "retryCount": retries(i32::from(counts.added())),
-        },
-        Change::Attempt => doc! { "retryCount": retries(1) },
-        Change::Waits { error } => doc! { "errorMessage": literal(error) },
-        Change::Untried => doc! { "status": PENDING, "retryCount": retries(-1) },
+        Change::Waits { error } => doc! { "errorMessage": stored_error(error) },
         // Items have no due time, so a delay is the same as a release.
-        Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),
+        Change::Delay | Change::Release { .. } => doc! { "status": PENDING },
         // A claim on an item has no expiry to extend.
-        Change::Extend { .. } => return Bson::from(doc! { "$set": { "status": PROCESSING } }),
+        Change::Attempt { .. } | Change::Extend { .. } => doc! { "status": PROCESSING },
     };
-    Bson::from(vec![Bson::from(doc! { "$set": set })])
+    if let Some(retries) = change.retries() {
+        set.insert("retryCount", stored_count(retries));
+    }
+    doc! { "$set": set }
 }

@@ -12,7 +12,7 @@ use crate::error::DriverError;
 use crate::fetch::clock;
 use crate::probe::Locking;
 use crate::row::{text_of, time_of};
-use crate::settle::block_groups;
+use crate::settle::{block_groups, stored_count};
 use crate::sql::{Sql, fill, places};
 use crate::time::{literal, now_sql};
 
@@ -114,7 +114,7 @@ impl Claimed {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Becoming {
     Deleted,
-    Changed { status: &'static str, ends: bool, error: Option<Option<String>>, counted: i64 },
+    Changed { status: &'static str, ends: bool, error: Option<Option<String>>, retries: Option<i64> },
 }
 
 struct Step {
@@ -132,24 +132,19 @@ fn steps(outcomes: &[Outcome], held: &BTreeSet<usize>, on_done: OnDone) -> Vec<S
 }
 
 fn becoming(change: &Change, on_done: OnDone) -> Becoming {
-    let changed = |status, ends, error, counted| Becoming::Changed { status, ends, error, counted };
+    let retries = change.retries().map(stored_count);
+    let changed = |status, ends, error| Becoming::Changed { status, ends, error, retries };
     match change {
         Change::Done if on_done == OnDone::Delete => Becoming::Deleted,
-        Change::Done => changed("COMPLETED", true, Some(None), 0),
-        // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
-        Change::Retry { error, counts, .. } => {
-            changed("PENDING", false, Some(Some(stored_error(error))), 1 + i64::from(counts.added()))
-        }
-        Change::Dead { error, counts, .. } => {
-            changed("FAILED", true, Some(Some(stored_error(error))), i64::from(counts.added()))
-        }
-        Change::Attempt => changed("PROCESSING", false, None, 1),
-        Change::Waits { error } => changed("PROCESSING", false, Some(Some(stored_error(error))), 0),
-        Change::Untried => changed("PENDING", false, None, -1),
+        Change::Done => changed("COMPLETED", true, Some(None)),
+        Change::Retry { error, .. } => changed("PENDING", false, Some(Some(stored_error(error)))),
+        Change::Dead { error, .. } => changed("FAILED", true, Some(Some(stored_error(error)))),
+        Change::Attempt { .. } => changed("PROCESSING", false, None),
+        Change::Waits { error } => changed("PROCESSING", false, Some(Some(stored_error(error)))),
         // The table has no column for a due time.
-        Change::Delay | Change::Release => changed("PENDING", false, None, 0),
+        Change::Delay | Change::Release { .. } => changed("PENDING", false, None),
         // A claim of an item has no expiry that could be extended.
-        Change::Extend { .. } => changed("PROCESSING", false, None, 0),
+        Change::Extend { .. } => changed("PROCESSING", false, None),
     }
 }
 
@@ -158,7 +153,7 @@ impl Step {
         let ids = ("{ids}", places(self.ids.len()));
         let query = match &self.becoming {
             Becoming::Deleted => session.once(fill(&sql.remove, &[ids])),
-            Becoming::Changed { status, ends, error, counted } => {
+            Becoming::Changed { status, ends, error, retries } => {
                 let ended = match ends {
                     true => format!("greatest({}, processed_at)", literal(whole(now))),
                     false => "processed_at".to_owned(),
@@ -170,7 +165,7 @@ impl Step {
                     Some(error) => query.bind(error.clone()),
                     None => query,
                 };
-                query.bind(*counted)
+                query.bind(*retries)
             }
         };
         let query = self.ids.into_iter().fold(query, |query, id| query.bind(id));

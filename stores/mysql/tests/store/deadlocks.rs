@@ -89,8 +89,13 @@ async fn claim(fixture: Arc<Fixture>, tally: Arc<Tally>) {
             change: Change::Done,
         });
         let on_done = if fastrand::bool() { OnDone::Keep } else { OnDone::Delete };
-        let request =
-            Settle { fence: Fence::Owner(owner.clone()), outcomes: outcomes.collect(), on_done, now: None };
+        let request = Settle {
+            fence: Fence::Owner(owner.clone()),
+            outcomes: outcomes.collect(),
+            on_done,
+            repeats: None,
+            now: None,
+        };
         store.settle(request).await.unwrap();
         tally.settled.fetch_add(rows.len() as u64, Ordering::Relaxed);
         let purge = Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 20, now: None };

@@ -93,7 +93,7 @@ async fn a_date_of_zeros_stops_nothing() {
         let taken = store.take(take(node, 10)).await.unwrap().rows;
         assert_eq!(taken.len(), 2);
         let (error, delay) = ("no".to_owned(), Duration::ZERO);
-        let retry = Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace };
+        let retry = Change::Retry { delay, error, counts: Counts::NotMade(0), wait: Wait::InPlace };
         let outcomes = taken.iter().zip([Change::Done, retry]).map(|(row, change)| Outcome {
             seq: row.seq,
             id: row.id.clone(),
@@ -104,6 +104,7 @@ async fn a_date_of_zeros_stops_nothing() {
             fence: Fence::Node(node),
             outcomes: outcomes.collect(),
             on_done: OnDone::Keep,
+            repeats: None,
             now: None,
         };
         let settled = store.settle(settle).await.unwrap();
@@ -170,7 +171,13 @@ async fn recovery_never_deadlocks_with_settles() {
                 change: Change::Done,
             });
             let outcomes = outcomes.collect();
-            let settle = Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None };
+            let settle = Settle {
+                fence: Fence::Node(node),
+                outcomes,
+                on_done: OnDone::Keep,
+                repeats: None,
+                now: None,
+            };
             assert!(store.settle(settle).await.unwrap().held);
         }
         assert!(recovery.try_join_next().is_none(), "recovery failed");

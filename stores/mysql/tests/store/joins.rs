@@ -46,7 +46,13 @@ async fn claimed(store: &MysqlStore, ids: &[&str]) -> Vec<Row> {
 fn done(rows: &[Row], on_done: OnDone) -> Settle {
     let outcome =
         |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    Settle { fence: Fence::Owner(owner()), outcomes: rows.iter().map(outcome).collect(), on_done, now: None }
+    Settle {
+        fence: Fence::Owner(owner()),
+        outcomes: rows.iter().map(outcome).collect(),
+        on_done,
+        repeats: None,
+        now: None,
+    }
 }
 
 fn change(join: &str, action: JoinAction) -> JoinChange {
@@ -171,9 +177,15 @@ async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
 }
 
 fn released(row: &Row) -> Settle {
-    let change = Change::Release;
+    let change = Change::Release { attempts: 0 };
     let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
-    Settle { fence: Fence::Owner(owner()), outcomes: vec![outcome].into(), on_done: OnDone::Keep, now: None }
+    Settle {
+        fence: Fence::Owner(owner()),
+        outcomes: vec![outcome].into(),
+        on_done: OnDone::Keep,
+        repeats: None,
+        now: None,
+    }
 }
 
 /// OBX-034, OBX-099: two transactions that each settle a step of the same two joins.

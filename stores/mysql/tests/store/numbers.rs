@@ -22,8 +22,11 @@ async fn a_number_is_never_given_twice() {
             let written = store.write(Write { rows: vec![event(&id, "1")], now: None }).await.unwrap();
             assert_eq!(written[0].seq, seq(&fixture, &id).await, "what is told is what is there");
             assert!(written[0].seq.0 > last);
-            let dead =
-                Change::Dead { error: "no".to_owned(), counts: pillarbox::port::Counts::One, blocks: None };
+            let dead = Change::Dead {
+                error: "no".to_owned(),
+                counts: pillarbox::port::Counts::Made(1),
+                blocks: None,
+            };
             store.settle(settle(1, &written, OnDone::Keep, &dead)).await.unwrap();
             let replay = Replay { select: Select::default(), limit: 10, by: "ann".to_owned(), now: None };
             assert_eq!(store.replay(replay).await.unwrap(), 1);

@@ -72,10 +72,10 @@ async fn a_row_of_others_is_left_out_with_and_without_skip_locked() {
 async fn attempts_go_with_the_row_that_is_done() {
     let retry =
         |counts| Change::Retry { delay: Duration::ZERO, error: "no".to_owned(), counts, wait: Wait::InPlace };
-    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None };
+    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::Made(1), blocks: None };
     // PBX-170: the history has an entry for every attempt that was counted, and for no other.
     for (change, attempts, replayed) in
-        [(retry(Counts::One), 1, false), (retry(Counts::None), 0, false), (dead, 1, true)]
+        [(retry(Counts::Made(1)), 1, false), (retry(Counts::NotMade(0)), 0, false), (dead, 1, true)]
     {
         for fixture in Fixture::all().await {
             let store = fixture.store().await;

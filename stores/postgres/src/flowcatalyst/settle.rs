@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 
 use crate::connection::{Query, Session};
 use crate::error::DriverError;
+use crate::settle::stored_count;
 use crate::sql::Sql;
 use crate::time::{Time, from_micros};
 
@@ -74,33 +75,29 @@ struct Columns {
     kinds: Vec<i16>,
     tokens: Vec<Time>,
     errors: Vec<Option<String>>,
-    counted: Vec<i32>,
+    retries: Vec<Option<i32>>,
 }
 
 impl Columns {
     fn new(outcomes: &[Outcome]) -> Self {
         let mut columns = Self::default();
         for outcome in outcomes {
-            let (kind, error, counted) = match &outcome.change {
-                Change::Done => (0, None, 0),
-                // Taking the item began an attempt, which is counted as a retry only here.
-                Change::Retry { error, counts, .. } => {
-                    (1, Some(stored_error(error)), 1 + i32::from(counts.added()))
-                }
-                Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), counts.added().into()),
-                Change::Attempt => (4, None, 1),
-                Change::Waits { error } => (7, Some(stored_error(error)), 0),
-                Change::Untried => (5, None, -1),
+            let (kind, error) = match &outcome.change {
+                Change::Done => (0, None),
+                Change::Retry { error, .. } => (1, Some(stored_error(error))),
+                Change::Dead { error, .. } => (2, Some(stored_error(error))),
+                Change::Attempt { .. } => (4, None),
+                Change::Waits { error } => (7, Some(stored_error(error))),
                 // The layout has no column for a due time.
-                Change::Delay | Change::Release => (5, None, 0),
+                Change::Delay | Change::Release { .. } => (5, None),
                 // A claim of an item has no lease to extend; no outcome for an item is of this kind.
-                Change::Extend { .. } => (6, None, 0),
+                Change::Extend { .. } => (6, None),
             };
             columns.ids.push(outcome.id.to_string());
             columns.kinds.push(kind);
             columns.tokens.push(Time(from_micros(outcome.token.0)));
             columns.errors.push(error);
-            columns.counted.push(counted);
+            columns.retries.push(outcome.change.retries().map(stored_count));
         }
         columns
     }
@@ -112,7 +109,7 @@ impl Columns {
             .bind(&self.kinds)
             .bind(&self.tokens)
             .bind(&self.errors)
-            .bind(&self.counted)
+            .bind(&self.retries)
     }
 
     /// The statement returns positions, counted from one, only if some outcomes changed nothing.

@@ -36,7 +36,7 @@ pub(super) static MANY: LazyLock<Vec<Type>> = LazyLock::new(|| {
 });
 
 /// The parameter types of the statement `settle`.
-pub(super) static SETTLE: [Type; 14] = [
+pub(super) static SETTLE: [Type; 15] = [
     Type::TIMESTAMPTZ,
     Type::TEXT,
     Type::TEXT,
@@ -51,6 +51,7 @@ pub(super) static SETTLE: [Type; 14] = [
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
     Type::BOOL_ARRAY,
+    Type::TIMESTAMPTZ,
 ];
 
 /// The parameter types of the statements that change joins.

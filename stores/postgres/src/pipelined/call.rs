@@ -75,11 +75,12 @@ impl<'a> Call<'a> {
             redacted(&columns.token),
             redacted(&columns.delay_us),
             redacted(&columns.error),
-            redacted(&columns.counted),
+            redacted(&columns.attempts),
             redacted(&columns.delayed),
             redacted(&columns.blocks),
             redacted(&columns.id),
             redacted(&columns.recorded),
+            redacted(columns.repeats),
         ];
         Self { sql: sql.settle.of(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
     }

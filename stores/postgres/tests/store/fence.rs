@@ -17,8 +17,8 @@ const UNTOUCHED: &str = "SELECT count(*) FROM outbox_event WHERE status = 0 AND 
 
 /// Every statement that settles.
 fn every_way() -> [(OnDone, Change); 4] {
-    let retry = |wait| Change::Retry { delay: OVER, error: "late".to_owned(), counts: Counts::One, wait };
-    let dead = Change::Dead { error: "late".to_owned(), counts: Counts::One, blocks: None };
+    let retry = |wait| Change::Retry { delay: OVER, error: "late".to_owned(), counts: Counts::Made(1), wait };
+    let dead = Change::Dead { error: "late".to_owned(), counts: Counts::Made(1), blocks: None };
     [
         (OnDone::Keep, Change::Done),
         (OnDone::Delete, Change::Done),

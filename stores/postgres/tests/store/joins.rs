@@ -42,7 +42,13 @@ async fn claimed(store: &PostgresStore, ids: &[&str]) -> Vec<Row> {
 fn done(rows: &[Row], on_done: OnDone) -> Settle {
     let outcome =
         |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    Settle { fence: Fence::Owner(owner()), outcomes: rows.iter().map(outcome).collect(), on_done, now: None }
+    Settle {
+        fence: Fence::Owner(owner()),
+        outcomes: rows.iter().map(outcome).collect(),
+        on_done,
+        repeats: None,
+        now: None,
+    }
 }
 
 fn change(join: &str, action: JoinAction) -> JoinChange {

@@ -187,6 +187,7 @@ pub(crate) fn settle(by: u128, written: &[Written], on_done: OnDone, change: &Ch
         fence: Fence::Node(node(by)),
         outcomes: written.iter().map(outcome).collect(),
         on_done,
+        repeats: None,
         now: None,
     }
 }

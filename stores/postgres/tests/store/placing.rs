@@ -56,7 +56,7 @@ async fn a_row_that_changes_its_lane_changes_its_slot() {
     let retry = Change::Retry {
         delay: Duration::ZERO,
         error: "later".into(),
-        counts: Counts::One,
+        counts: Counts::Made(1),
         wait: Wait::Delayed,
     };
     store.settle(settle(1, &written, OnDone::Keep, &retry)).await.unwrap();

@@ -16,7 +16,7 @@ async fn events_commit_with_the_business_rows() {
     let writer = Writer::new(Arc::new(kit.pipelined(1)));
     let mut tx = writer.begin().await.unwrap();
     tx.batch_execute(&kit.order(1)).await.unwrap();
-    tx.write_all([event("a"), event("b")]).unwrap();
+    tx.write([event("a"), event("b")]).unwrap();
     tx.commit().await.unwrap();
     let mut tx = writer.begin().await.unwrap();
     tx.write(Event::bytes("OrderPlaced", vec![0, 255]).id("c")).unwrap();

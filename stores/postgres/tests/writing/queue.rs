@@ -40,7 +40,7 @@ fn claim(rows: usize) -> Claim {
 fn settle(row: &Row, change: Change) -> Settle {
     let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
     let fence = Fence::Owner(OwnerId::new("worker-ann").unwrap());
-    Settle { fence, outcomes: vec![outcome].into(), on_done: OnDone::Keep, now: None }
+    Settle { fence, outcomes: vec![outcome].into(), on_done: OnDone::Keep, repeats: None, now: None }
 }
 
 fn change(action: JoinAction) -> JoinChange {
@@ -114,7 +114,7 @@ async fn all_of_it<Tx>(store: &impl WriteOn<Tx>, tx: &mut Tx, row: &Row) {
     assert_eq!(changed, expected);
     let held = Settled::all_but(Vec::new());
     let again = Settled::all_but(vec![0]);
-    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None };
+    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::NotMade(0), blocks: None };
     for expected in [held, again] {
         assert_eq!(store.settle_on(tx, settle(row, dead.clone())).await.unwrap(), expected);
     }

@@ -32,6 +32,7 @@ fn apply_one(
     now: Timestamp,
 ) -> Result<bool, DriverError> {
     let (id, token, now_text) = (outcome.id.as_str(), text(outcome.token.0), text(now.as_microsecond()));
+    let retries = outcome.change.retries();
     let run = |statement: &str, params: &[&dyn ToSql]| -> Result<bool, DriverError> {
         Ok(connection.prepare_cached(statement)?.execute(params)? > 0)
     };
@@ -40,22 +41,18 @@ fn apply_one(
             OnDone::Keep => run(&sql.done, params![id, token, now_text]),
             OnDone::Delete => run(&sql.done_delete, params![id, token]),
         },
-        // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
-        Change::Retry { error, counts, .. } => {
-            run(&sql.retry, params![id, token, stored_error(error), 1 + counts.added()])
-        }
-        Change::Dead { error, counts, blocks } => {
-            let changed = run(&sql.dead, params![id, token, stored_error(error), counts.added(), now_text])?;
+        Change::Retry { error, .. } => run(&sql.retry, params![id, token, stored_error(error), retries]),
+        Change::Dead { error, blocks, .. } => {
+            let changed = run(&sql.dead, params![id, token, stored_error(error), retries, now_text])?;
             if let Some(group) = blocks.as_ref().filter(|_| changed) {
                 block_group(connection, sql, group, &outcome.id, error, now)?;
             }
             Ok(changed)
         }
-        Change::Attempt => run(&sql.attempt, params![id, token]),
+        Change::Attempt { .. } => run(&sql.attempt, params![id, token, retries]),
         Change::Waits { error } => run(&sql.waits, params![id, token, stored_error(error)]),
         // The table has no column for a due time.
-        Change::Delay | Change::Release => run(&sql.release, params![id, token, 0]),
-        Change::Untried => run(&sql.release, params![id, token, 1]),
+        Change::Delay | Change::Release { .. } => run(&sql.release, params![id, token, retries]),
         // A claim of an item has no expiry that could be extended.
         Change::Extend { .. } => Ok(false),
     }

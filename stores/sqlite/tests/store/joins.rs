@@ -72,7 +72,13 @@ fn done(rows: &[Row]) -> Settle {
     let outcome =
         |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
     let fence = Fence::Owner(OwnerId::new("ann").unwrap());
-    Settle { fence, outcomes: rows.iter().map(outcome).collect(), on_done: OnDone::Keep, now: None }
+    Settle {
+        fence,
+        outcomes: rows.iter().map(outcome).collect(),
+        on_done: OnDone::Keep,
+        repeats: None,
+        now: None,
+    }
 }
 
 /// Completed steps, the join's status, and whether the message it ends in is there.

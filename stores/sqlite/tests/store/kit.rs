@@ -88,6 +88,7 @@ pub(crate) fn done(written: &[Written]) -> Settle {
         fence: Fence::Open,
         outcomes: written.iter().map(outcome).collect(),
         on_done: OnDone::Keep,
+        repeats: None,
         now: None,
     }
 }

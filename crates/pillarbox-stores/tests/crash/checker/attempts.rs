@@ -66,8 +66,7 @@ pub(super) fn judge(
     for record in &evidence.records {
         let id = record.id.as_str();
         let Some(event) = events.get(id) else { continue };
-        let explained = event.balked.len() + faulted.settled_twice(id, event);
-        let attempts = record.attempts.saturating_sub(explained);
+        let attempts = record.attempts.saturating_sub(event.balked.len());
         let undelivered = attempts.saturating_sub(event.deliveries.len());
         if undelivered > faulted.cuts(id, event) {
             wrong.push(format!(

@@ -135,13 +135,6 @@ impl<'a> Faulted<'a> {
         let cut = self.intervals.iter().filter(|one| one.concerns(id, event)).count();
         cut + self.lost.iter().filter(|term| event.acked < term.ends).count()
     }
-
-    /// How many refusals of the event may be counted twice, because the answer of their settle was lost.
-    pub(super) fn settled_twice(&self, id: &str, event: &Event<'_>) -> usize {
-        let refused = |one: &&Interval<'_>| event.balked.iter().any(|at| *at < one.counted);
-        let losing = self.intervals.iter().filter(|one| one.loses_answers() && one.concerns(id, event));
-        losing.filter(refused).count()
-    }
 }
 
 pub(super) fn is_eviction(line: &Line) -> bool {

@@ -15,7 +15,7 @@ use crate::engine::state::settle_queue::Unsettled;
 use crate::engine::steps::admission::{Arrival, Suspicion};
 use crate::engine::tasks::claimer::Sizing;
 use crate::model::{EventId, Lane, Row};
-use crate::port::{Change, Claimed, Outcome, Settled};
+use crate::port::{Claimed, Outcome, Settled};
 use crate::rules::Lease;
 
 /// How many claims one owner may hold whose outcomes are not settled, including the next. With two, a claim waits for
@@ -104,8 +104,7 @@ impl RowSource for ClaimSource {
 }
 
 fn arrival(row: Row, clock: Clock, now: Instant) -> Arrival {
-    let claimed =
-        Claimed { token: row.token, created_at: row.created_at, last_error: row.last_error.clone() };
+    let claimed = Claimed { token: row.token, created_at: row.created_at };
     Arrival {
         custody: Custody::Claimed(Arc::new(claimed)),
         // The last claim expired, so the row may have crashed its process.
@@ -153,7 +152,8 @@ impl Core {
     fn release_excess(&mut self, now: Instant) {
         let excess = self.buffer.cold_rows().saturating_sub(EXCESS * self.claim_rows());
         for item in self.buffer.take_last(excess) {
-            self.settle_later(item, Change::Release, GroupDuringSettle::Continues, now);
+            let change = item.release();
+            self.settle_later(item, change, GroupDuringSettle::Continues, now);
         }
     }
 

@@ -270,7 +270,8 @@ impl LeaderSource {
 
 /// Releases a taken row. No row of its group is taken before the release is confirmed.
 fn release(core: &mut Core, row: &Row, group: Option<GroupKey>, now: Instant) {
-    let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Release };
+    let change = Change::Release { attempts: row.attempts.saturating_sub(1) };
+    let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
     if let Some(key) = &group {
         let group = core.groups.entry(key, row.slot);
         group.settling += 1;

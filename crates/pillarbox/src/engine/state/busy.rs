@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::settle_queue::Unsettled;
@@ -26,13 +27,18 @@ pub(crate) enum Tried {
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     waiting: VecDeque<Unsettled>,
+    /// A time of the database before the first call that may have settled one of them, if an answer was lost.
+    repeats: Option<Timestamp>,
     until: Option<Instant>,
     pause: Duration,
 }
 
 impl Busy {
     /// Adds busy outcomes in front, so that they precede later outcomes of the same rows.
-    pub(super) fn put(&mut self, busy: Vec<Unsettled>) {
+    pub(super) fn put(&mut self, busy: Vec<Unsettled>, repeats: Option<Timestamp>) {
+        if !busy.is_empty() {
+            self.repeats = self.repeats.into_iter().chain(repeats).min();
+        }
         for unsettled in busy.into_iter().rev() {
             self.waiting.push_front(unsettled);
         }
@@ -51,6 +57,10 @@ impl Busy {
         let (behind, free): (Vec<_>, Vec<_>) = taken.into_iter().partition(waits);
         self.waiting.extend(behind);
         free
+    }
+
+    pub(super) fn repeats(&self) -> Option<Timestamp> {
+        self.repeats
     }
 
     pub(super) fn clear(&mut self) {

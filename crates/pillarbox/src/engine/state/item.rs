@@ -33,13 +33,18 @@ impl Custody {
         }
     }
 
-    /// How the end of an event that was not tried changes the attempt count: a claim has counted one.
-    pub(crate) fn untried(&self) -> Counts {
+    /// Whether the attempts of the row include one that has not been made: a take or a claim counts it.
+    pub(crate) fn counts_ahead(&self) -> bool {
         match self {
-            Self::HandedIn(token) if *token != Token::default() => Counts::Back,
-            Self::Claimed(_) => Counts::Back,
-            Self::HandedIn(_) | Self::Pending | Self::Taken(_) => Counts::None,
+            Self::Pending => false,
+            Self::HandedIn(token) => *token != Token::default(),
+            Self::Taken(_) | Self::Claimed(_) => true,
         }
+    }
+
+    /// How an event ends that was not tried, and whose row has this many attempts.
+    pub(crate) fn untried(&self, attempts: u32) -> Counts {
+        Counts::NotMade(attempts.saturating_sub(self.counts_ahead().into()))
     }
 }
 
@@ -55,6 +60,13 @@ pub(crate) enum Recorded {
     /// Recorded before sending by this process, which undoes the record unless the sink gives
     /// a verdict on the event.
     Here,
+}
+
+/// Whether an event that ends was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tried {
+    Yes,
+    No,
 }
 
 /// One event in memory.
@@ -86,6 +98,8 @@ pub(crate) struct Item {
     pub(crate) batch_cap: usize,
     /// Age of the event at a local time, if known.
     pub(crate) age: Option<(Duration, Instant)>,
+    /// Error of the last failed attempt, if the row was read with it.
+    pub(crate) last_error: Option<Arc<str>>,
 }
 
 impl Item {
@@ -108,6 +122,7 @@ impl Item {
             blamed_since: None,
             batch_cap: usize::MAX,
             age: None,
+            last_error: None,
         }
     }
 
@@ -159,14 +174,25 @@ impl Item {
         if self.recorded == Recorded::No { self.attempts + 1 } else { self.attempts }
     }
 
-    /// How a failed outcome of this attempt changes the attempt count.
-    pub(crate) fn counts(&self) -> Counts {
-        match self.recorded {
-            Recorded::No => Counts::One,
-            // The take and the record have both counted this attempt, so one count is undone.
-            Recorded::Before | Recorded::Here if self.is_taken() => Counts::Twice,
-            _ => Counts::Before,
-        }
+    /// The attempts of the row once the current attempt was made, without a second count of it by a record.
+    pub(crate) fn made(&self) -> Counts {
+        Counts::Made(self.attempt())
+    }
+
+    /// The attempts of the row if the current one is not made.
+    pub(crate) fn not_made(&self) -> Counts {
+        Counts::NotMade(self.attempt().saturating_sub(1))
+    }
+
+    /// The record of the next attempt, ahead of sending.
+    pub(crate) fn record_ahead(&self) -> Change {
+        Change::Attempt { attempts: self.attempts.saturating_add(1) }
+    }
+
+    /// Returns the row untried. A record that an earlier process made of the current attempt stays.
+    pub(crate) fn release(&self) -> Change {
+        let recorded = self.recorded == Recorded::Before && self.is_taken();
+        Change::Release { attempts: self.not_made().attempts() + u32::from(recorded) }
     }
 
     /// Counts the last attempt of a taken event that was believed to be untried, because it
@@ -218,6 +244,7 @@ impl Item {
             seq: self.seq,
             path: self.path,
             claimed,
+            last_error: self.last_error.clone(),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::port::{Change, Outcome};
 pub(crate) struct HeldLease {
     seq: Seq,
     token: Token,
+    /// The attempts of the row once it is released.
+    attempts: u32,
     /// Whether the previous claim expired and no attempt was recorded since.
     lapsed: bool,
 }
@@ -19,7 +21,8 @@ pub(crate) struct HeldLease {
 impl HeldLease {
     /// The lease of a row that has this number in memory.
     pub(crate) fn of(row: &Row, seq: Seq) -> Self {
-        Self { seq, token: row.token, lapsed: row.lapsed }
+        let attempts = row.attempts.saturating_sub(1);
+        Self { seq, token: row.token, attempts, lapsed: row.lapsed }
     }
 
     /// Returns the row to the store, and does not count its attempt.
@@ -27,7 +30,11 @@ impl HeldLease {
     /// If the previous claim expired, this one is made to expire too. A release would erase that fact, and
     /// the next owner would not quarantine the row.
     pub(crate) fn give_back(self, id: EventId) -> Outcome {
-        let change = if self.lapsed { Change::Extend { lease: Duration::ZERO } } else { Change::Release };
+        let change = if self.lapsed {
+            Change::Extend { lease: Duration::ZERO }
+        } else {
+            Change::Release { attempts: self.attempts }
+        };
         Outcome { seq: self.seq, id, token: self.token, change }
     }
 }
@@ -48,9 +55,11 @@ impl Leases {
         }
     }
 
-    /// Notes that the store has recorded an attempt, so the expired claim need not be passed on.
+    /// Notes that the store has recorded an attempt, so the expired claim need not be passed on. The record
+    /// stays if the row is released.
     pub(crate) fn attempt_recorded(&mut self, id: &EventId) {
         if let Some(held) = self.0.get_mut(id) {
+            held.attempts += 1;
             held.lapsed = false;
         }
     }

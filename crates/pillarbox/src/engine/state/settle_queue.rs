@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::busy::{Busy, Tried};
@@ -35,6 +36,8 @@ pub(crate) struct Unsettled {
 pub(crate) struct Due {
     pub(crate) outcomes: Vec<Unsettled>,
     pub(crate) tried: Tried,
+    /// A time of the database before the first call that may have settled one of them, if an answer was lost.
+    pub(crate) repeats: Option<Timestamp>,
 }
 
 /// All outcomes that the store has not confirmed.
@@ -116,9 +119,10 @@ impl SettleQueue {
         rows: usize,
         now: Instant,
     ) -> Result<Due, Option<Instant>> {
+        let repeats = self.busy.repeats();
         let again = self.busy.due(rows, now);
         if !again.is_empty() {
-            return Ok(self.due(again, Tried::Again));
+            return Ok(Due { repeats, ..self.due(again, Tried::Again) });
         }
         if !self.notes.is_empty() {
             // Notes are written separately from outcomes, so that no statement changes a row twice.
@@ -144,11 +148,11 @@ impl SettleQueue {
 
     fn due(&mut self, outcomes: Vec<Unsettled>, tried: Tried) -> Due {
         self.settler = Settler::Busy;
-        Due { outcomes, tried }
+        Due { outcomes, tried, repeats: None }
     }
 
     /// Handles the answer to a batch: the number of confirmed outcomes, and the
-    /// outcomes whose rows are locked.
+    /// outcomes whose rows are locked, which an earlier call may have settled since `repeats`.
     ///
     /// Returns the number of outcomes that wait for locks when the pause
     /// between attempts reaches its maximum.
@@ -157,11 +161,12 @@ impl SettleQueue {
         tried: Tried,
         confirmed: usize,
         busy: Vec<Unsettled>,
+        repeats: Option<Timestamp>,
         now: Instant,
     ) -> Option<usize> {
         self.unconfirmed = self.unconfirmed.saturating_sub(confirmed);
         let locked = busy.len();
-        self.busy.put(busy);
+        self.busy.put(busy, repeats);
         self.busy.answered(tried, confirmed, locked, now)
     }
 
@@ -174,7 +179,7 @@ impl SettleQueue {
 /// Separates later outcomes of a row that has an attempt in the batch: a store may settle
 /// a batch in any order.
 fn each_row_once(taken: Vec<Unsettled>) -> (Vec<Unsettled>, Vec<Unsettled>) {
-    if taken.iter().all(|one| one.outcome.change != Change::Attempt) {
+    if taken.iter().all(|one| !matches!(one.outcome.change, Change::Attempt { .. })) {
         return (taken, Vec::new());
     }
     let mut named: HashSet<EventId> = HashSet::new();

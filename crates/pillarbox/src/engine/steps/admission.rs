@@ -71,7 +71,7 @@ impl Core {
             return Some(row);
         }
         let lease = HeldLease::of(&row, seq);
-        let Row { id, slot, status, attempts, event, .. } = row;
+        let Row { id, slot, status, attempts, event, last_error, .. } = row;
         let outcome = |change| Outcome { seq, id: id.clone(), token: custody.token(), change };
         let event = match event {
             Ok(event) if !expired => event,
@@ -81,7 +81,7 @@ impl Core {
                     .map_or_else(|why| self.undecodable(&id, &why.error()), |_| EXPIRED.to_owned());
                 let (event, why) = (id.clone(), error.clone());
                 self.tally.dead.push(Death { event, event_type, group, attempts, error: why });
-                let change = Change::Dead { error, counts: custody.untried(), blocks: None };
+                let change = Change::Dead { error, counts: custody.untried(attempts), blocks: None };
                 self.settle_unadmitted(outcome(change), slot, None, now);
                 return None;
             }
@@ -105,6 +105,7 @@ impl Core {
             group,
             expires,
             age,
+            last_error: last_error.map(Into::into),
             ..Item::new(event, seq, slot, path)
         };
         if item.is_taken() {

@@ -6,10 +6,10 @@ use super::admission::EXPIRED;
 use crate::engine::core::{Core, Phase};
 use crate::engine::state::breaker::{Gate, Outlook};
 use crate::engine::state::buffer::Pick;
-use crate::engine::state::item::{Item, Job};
+use crate::engine::state::item::{Item, Job, Tried};
 use crate::engine::state::settle_queue::Unsettled;
 use crate::model::GroupKey;
-use crate::port::{Change, Counts, Verdict};
+use crate::port::Verdict;
 
 /// Error of an event whose last recorded attempt crashed the process.
 const CRASHED: &str = "the process ended during its last attempt";
@@ -109,7 +109,7 @@ impl Core {
     fn die_of_crashes(&mut self, items: Vec<Item>, now: Instant) {
         for item in items {
             let group = item.group.clone();
-            self.die(item, CRASHED.to_owned(), Counts::None, true, now);
+            self.die(item, CRASHED.to_owned(), Tried::No, true, now);
             if let Some(group) = group.as_ref().and_then(|key| self.groups.get_mut(key)) {
                 // Nothing of the group was sent, so the next event takes over the quarantine as its first.
                 group.quarantined = !group.queue.is_empty();
@@ -131,7 +131,7 @@ impl Core {
             self.quarantine.finished(first.id());
         }
         for item in expired {
-            self.die(item, EXPIRED.to_owned(), Counts::None, false, now);
+            self.die(item, EXPIRED.to_owned(), Tried::No, false, now);
         }
         if all_gone {
             self.group_back(group.as_ref(), now);
@@ -143,7 +143,7 @@ impl Core {
     /// to record the next attempt.
     fn next_quarantined(&mut self, now: Instant) -> Option<Item> {
         if let Some(item) = self.quarantine.begin() {
-            let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
+            let (outcome, slot) = (item.outcome(item.record_ahead()), item.slot);
             self.push_unsettled(Unsettled { outcome, slot, group: None }, now);
         }
         self.quarantine.send()

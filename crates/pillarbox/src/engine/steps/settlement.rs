@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::engine::core::{Core, Phase};
@@ -29,15 +30,17 @@ pub(crate) struct Batch {
     pub(crate) outcomes: Arc<[Outcome]>,
     places: Vec<(Slot, Option<GroupKey>)>,
     tried: Tried,
+    /// A time of the database before the first call that may have settled it, if an answer was lost.
+    pub(crate) repeats: Option<Timestamp>,
 }
 
 impl Batch {
-    fn new(Due { outcomes, tried }: Due) -> Self {
+    fn new(Due { outcomes, tried, repeats }: Due) -> Self {
         let (outcomes, places): (Vec<_>, Vec<_>) = outcomes
             .into_iter()
             .map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group)))
             .unzip();
-        Self { outcomes: outcomes.into(), places, tried }
+        Self { outcomes: outcomes.into(), places, tried, repeats }
     }
 }
 
@@ -105,9 +108,12 @@ impl Core {
                 continue;
             }
             self.tally.stale += u64::from(!changed);
+            if batch.repeats.is_some() && !changed {
+                self.read_refused(outcome, group.as_ref(), now);
+            }
             self.confirm(outcome, slot, group, changed, now);
         }
-        let waits = self.settles.answered(batch.tried, confirmed, set_aside, now);
+        let waits = self.settles.answered(batch.tried, confirmed, set_aside, batch.repeats, now);
         self.tally.busy = waits.or(self.tally.busy);
         if settled.reused {
             // Sequence numbers were reused, so unread rows may lie below the cursor.
@@ -115,6 +121,24 @@ impl Core {
             self.reads.reread_all();
         }
         self.reread_moved();
+    }
+
+    /// Reads the row of a refused failure again. A repeated settle refuses a row that became available lately,
+    /// although the first call need not have settled it.
+    fn read_refused(&mut self, outcome: &Outcome, group: Option<&GroupKey>, now: Instant) {
+        let refusable = matches!(outcome.change, Change::Retry { .. } | Change::Dead { .. });
+        if !refusable || !self.rereads() {
+            return;
+        }
+        self.reads.reread_from(outcome.seq);
+        self.reads.wake = true;
+        let Some(key) = group else { return };
+        if let Some(group) = self.groups.get_mut(key) {
+            group.miss(outcome.seq);
+            for other in self.groups.unload(key) {
+                self.drop_item(other, now);
+            }
+        }
     }
 
     fn confirm(
@@ -125,7 +149,7 @@ impl Core {
         changed: bool,
         now: Instant,
     ) {
-        if outcome.change == Change::Attempt {
+        if matches!(outcome.change, Change::Attempt { .. }) {
             if changed {
                 return self.attempt_recorded(&outcome.id, now);
             }

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use crate::engine::core::{Core, GroupDuringSettle};
 use crate::engine::state::breaker::{LONGEST_AFTER, patience};
 use crate::engine::state::groups::GroupHold;
-use crate::engine::state::item::{Custody, Item, Job, Recorded};
+use crate::engine::state::item::{Custody, Item, Job, Tried};
 use crate::engine::state::settings::OnDead;
 use crate::engine::state::settle_queue::Unsettled;
 use crate::engine::tally::Death;
 use crate::model::GroupKey;
-use crate::port::{Cause, Change, Counts, DeliveryPath, Verdict, Wait};
+use crate::port::{Cause, Change, DeliveryPath, Verdict, Wait};
 
 /// Error of an event for which the sink returned no verdict.
 const NO_VERDICT: &str = "the sink gave no verdict";
@@ -171,13 +171,13 @@ impl Core {
             }
             Verdict::Rejected { error } => {
                 self.breaker.answered();
-                self.die(item, error, Counts::One, true, now)
+                self.die(item, error, Tried::Yes, true, now)
             }
             Verdict::NoRoute { route } if self.within_grace(&item, now) => {
                 self.wait_for_a_listener(item, &route, now)
             }
             Verdict::NoRoute { route } => {
-                self.die(item, format!("no listener for {route}"), Counts::None, true, now)
+                self.die(item, format!("no listener for {route}"), Tried::No, true, now)
             }
             Verdict::Throttled { error, after } => {
                 self.log_failure(sent, Cause::Throttled, &error, now);
@@ -243,10 +243,10 @@ impl Core {
 
     fn fail(&mut self, item: Item, error: String, after: Option<Duration>, now: Instant) -> Continue {
         let attempt = item.attempt();
-        let counts = item.counts();
         if attempt >= self.settings.max_attempts {
-            return self.die(item, error, counts, true, now);
+            return self.die(item, error, Tried::Yes, true, now);
         }
+        let counts = item.made();
         self.tally.failure += 1;
         let delay = self.retry_delay(attempt, after);
         let wait = if item.group.is_some() { Wait::InPlace } else { Wait::Delayed };
@@ -271,7 +271,7 @@ impl Core {
     /// items has no delayed rows.
     fn try_later(&mut self, mut item: Item, delay: Duration, now: Instant) -> Continue {
         if !item.is_recorded_ahead() {
-            let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
+            let (outcome, slot) = (item.outcome(item.record_ahead()), item.slot);
             self.push_unsettled(Unsettled { outcome, slot, group: None }, now);
         }
         item.begin_next_attempt();
@@ -293,7 +293,7 @@ impl Core {
         &mut self,
         item: Item,
         error: String,
-        counts: Counts,
+        tried: Tried,
         fault: bool,
         now: Instant,
     ) -> Continue {
@@ -304,11 +304,9 @@ impl Core {
             attempts: item.attempt(),
             error: error.clone(),
         });
-        let counts = match (item.recorded, counts) {
-            (Recorded::No, counts) => counts,
-            (Recorded::ByTake, Counts::None) if !item.is_led() => item.custody.untried(),
-            _ => item.counts(),
-        };
+        // An attempt that was recorded ahead counts: it may have been made by a process that crashed.
+        let counted = tried == Tried::Yes || item.is_recorded_ahead();
+        let counts = if counted { item.made() } else { item.not_made() };
         let blocks = item.group.clone().filter(|_| fault && self.settings.on_dead == OnDead::Block);
         let then = match &blocks {
             Some(key) => {
@@ -414,7 +412,7 @@ impl Core {
             self.wait_for_endpoint(item, until, now);
         } else if item.is_claimed() {
             let error = format!("the circuit breaker of {route} is open");
-            let change = Change::Retry { delay: after, error, counts: Counts::Back, wait: Wait::InPlace };
+            let change = Change::Retry { delay: after, error, counts: item.not_made(), wait: Wait::InPlace };
             self.settle_later(item, change, GroupDuringSettle::Continues, now);
         } else if self.rereads() {
             self.pass_over(&item, until);
@@ -435,7 +433,7 @@ impl Core {
     fn wait_for_a_listener(&mut self, item: Item, route: &str, now: Instant) -> Continue {
         let delay = item.age(now).unwrap_or_default().clamp(SHORTEST_WAIT, LONGEST_WAIT);
         let error = format!("no listener for {route}");
-        let change = Change::Retry { delay, error, counts: Counts::Back, wait: Wait::InPlace };
+        let change = Change::Retry { delay, error, counts: item.not_made(), wait: Wait::InPlace };
         self.settle_later(item, change, GroupDuringSettle::Continues, now);
         Continue::No
     }

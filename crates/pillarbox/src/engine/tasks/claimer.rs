@@ -1,5 +1,6 @@
 //! The claimer: claims rows for an engine and renews their leases.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +13,15 @@ use crate::engine::shared::Shared;
 use crate::engine::sources::{Asked, ClaimSource, Clock, Read, ReadResult};
 use crate::model::{OwnerId, Row};
 use crate::port::{
-    Change, Claim, ClaimFrom, ErrorKind, Fence, OnDone, Outcome, Settle, Settled, Store, StoreError,
+    ByteLimits, Change, Claim, ClaimFrom, ErrorKind, Fence, OnDone, Outcome, Settle, Settled, Store,
+    StoreError,
 };
 use crate::rules::Lease;
 
 /// Maximum age of the comparison between the database's clock and the local clock.
 const CLOCK_HOLDS: Duration = Duration::from_secs(300);
+/// Minimum number of rows of each of two claims at once. Smaller ones cost more than they gain.
+const SHARE: usize = 250;
 
 /// Claims rows for a caller that processes all of them immediately.
 ///
@@ -31,13 +35,15 @@ pub(crate) async fn claim_at_once<S: Store + ?Sized>(
     let lapsed = rows.iter_mut().filter(|row| row.lapsed);
     let attempt = |row: &mut Row| {
         row.attempts = row.attempts.saturating_add(1);
-        Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Attempt }
+        let change = Change::Attempt { attempts: row.attempts };
+        Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
     };
     let mut outcomes: Vec<Outcome> = lapsed.map(attempt).collect();
     if !outcomes.is_empty() {
         // All settles lock their rows in this order, which prevents deadlocks.
         outcomes.sort_by_key(|outcome| outcome.seq);
-        store.settle(Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: None }).await?;
+        let (outcomes, on_done) = (outcomes.into(), OnDone::Keep);
+        store.settle(Settle { fence, outcomes, on_done, repeats: None, now: None }).await?;
     }
     Ok(rows)
 }
@@ -59,6 +65,8 @@ pub(crate) struct Claimer {
     lease: Lease,
     from: ClaimFrom,
     clock: Mutex<Option<Clock>>,
+    /// Whether the last claim took as many rows as it asked for, so that more probably wait.
+    backlog: AtomicBool,
 }
 
 impl Claimer {
@@ -76,11 +84,12 @@ impl Claimer {
             core.size_claims(sizing, lease);
             core.read_from(ClaimSource::default());
         });
-        Self { shared, store, owner, lease, from, clock: Mutex::new(None) }
+        Self { shared, store, owner, lease, from, clock: Mutex::new(None), backlog: AtomicBool::new(false) }
     }
 
     /// Claims at most `rows` rows of these topics, or of all topics if the list is empty, as
-    /// far as there is room.
+    /// far as there is room. A large claim of a backlog is made as two at once, each on a connection, because one
+    /// alone keeps only one processor of the server busy.
     ///
     /// Returns the number of rows requested and the number claimed.
     pub(crate) async fn claim(
@@ -97,6 +106,30 @@ impl Claimer {
             return Ok((0, 0));
         }
         let clock = self.clock().await?;
+        let two =
+            rows >= 2 * SHARE && self.store.facts().concurrent_claims && self.backlog.load(Ordering::Relaxed);
+        let (asked, taken) = if two {
+            let bytes = ByteLimits { total: bytes.total / 2, ..bytes };
+            let first = self.claim_share(rows / 2, bytes, Arc::clone(&topics), clock);
+            let second = self.claim_share(rows - rows / 2, bytes, topics, clock);
+            // Rows of the one are in memory even if the other fails.
+            let (first, second) = tokio::join!(first, second);
+            let ((asked, taken), (more, also)) = (first?, second?);
+            (asked + more, taken + also)
+        } else {
+            self.claim_share(rows, bytes, topics, clock).await?
+        };
+        self.backlog.store(taken == asked, Ordering::Relaxed);
+        Ok((asked, taken))
+    }
+
+    async fn claim_share(
+        &self,
+        rows: usize,
+        bytes: ByteLimits,
+        topics: Arc<[String]>,
+        clock: Clock,
+    ) -> Result<(usize, usize), StoreError> {
         let asked = Instant::now();
         let (owner, lease) = (self.owner.clone(), self.lease.length());
         let skip_recent = self.shared.settings.skip_recent;
@@ -192,7 +225,8 @@ impl Claimer {
 
     async fn settle(&self, outcomes: Arc<[Outcome]>) -> Result<Settled, StoreError> {
         let fence = Fence::Owner(self.owner.clone());
-        self.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await
+        let on_done = OnDone::Keep;
+        self.store.settle(Settle { fence, outcomes, on_done, repeats: None, now: None }).await
     }
 
     /// Publishes the end of the lease to the workers, which drop deliveries that outlast it.

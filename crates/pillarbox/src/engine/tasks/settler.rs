@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::shared::Shared;
 use crate::engine::steps::settlement::{Batch, NextSettle};
-use crate::port::{ErrorKind, Fence, OnDone, Settle, Settled, Store, StoreError};
+use crate::port::{Change, ErrorKind, Fence, OnDone, Outcome, Settle, Settled, Store, StoreError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -41,14 +42,30 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: C
 }
 
 /// Settles one batch. A failed call is retried and never counts as a failure of the listener.
-async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
+async fn settle(
+    shared: &Shared,
+    give_up: &CancellationToken,
+    fence: Fence,
+    mut batch: Batch,
+    incarnation: u64,
+) {
     let on_done =
         if shared.keeps_done.load(Ordering::Relaxed) { OnDone::Keep } else { shared.settings.on_done };
-    let mut request = Settle { fence, outcomes: Arc::clone(&batch.outcomes), on_done, now: None };
+    let outcomes = Arc::clone(&batch.outcomes);
+    let mut request = Settle { fence, outcomes, on_done, repeats: batch.repeats, now: None };
     let mut pause = FIRST_PAUSE;
+    let (began, mut repeated) = (Instant::now(), false);
     loop {
-        match shared.table.settle(request.clone()).await {
-            Ok(settled) => return confirm(shared, batch, &settled, incarnation),
+        let answer = if repeated {
+            repeat(shared, &mut request, began).await
+        } else {
+            shared.table.settle(request.clone()).await
+        };
+        match answer {
+            Ok(settled) => {
+                batch.repeats = request.repeats;
+                return confirm(shared, batch, &settled, incarnation);
+            }
             Err(error) if error.kind() == ErrorKind::Permission && request.on_done == OnDone::Delete => {
                 keep_done(shared, &error);
                 request.on_done = OnDone::Keep;
@@ -69,7 +86,19 @@ async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batc
             () = sleep(pause) => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
+        repeated = true;
     }
+}
+
+/// Settles again what the first call may have settled, which began at this local time.
+async fn repeat(shared: &Shared, request: &mut Settle, began: Instant) -> Result<Settled, StoreError> {
+    let fails = |outcome: &Outcome| matches!(outcome.change, Change::Retry { .. } | Change::Dead { .. });
+    if request.repeats.is_none() && request.outcomes.iter().any(fails) {
+        // The database read its clock before the answer arrived, so the difference is before the first call.
+        let now = shared.table.now().await?;
+        request.repeats = Some(now.saturating_sub(began.elapsed()).unwrap_or(Timestamp::MIN));
+    }
+    shared.table.settle(request.clone()).await
 }
 
 /// Switches from deleting to keeping done rows if the permission to delete is missing: without a done mark,

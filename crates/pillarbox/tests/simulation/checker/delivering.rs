@@ -27,9 +27,8 @@ impl Tale<'_> {
             let attempt = sent.attempt;
             let story = self.story(sent.event);
             // Its process ended with the attempt counted.
-            story.charged += u32::from(story.written.take_if(|by| *by != member).is_some());
+            story.charged += u32::from(story.written.take_if(|(by, _)| *by != member).is_some());
             story.attempts.insert(member, attempt);
-            story.killed_by.remove(&member);
         }
         let first = events.first().map(|sent| sent.event);
         let group = first.and_then(|event| self.told[event.0].group.clone());
@@ -79,7 +78,7 @@ impl Tale<'_> {
             "a duplicate: its sender was told that it was accepted"
         } else if calm && story.accepts > 0 {
             "a duplicate without a fault"
-        } else if sent.attempt > max + story.repeats {
+        } else if sent.attempt > max {
             "beyond the last attempt"
         } else {
             return;
@@ -145,7 +144,7 @@ impl Tale<'_> {
         for (place, (event, said)) in events.into_iter().zip(said).enumerate() {
             self.charge(event, *said, place);
             let story = self.story(event);
-            story.settled_by.remove(&sending.member);
+            story.put_off_by.remove(&sending.member);
             match said {
                 Said::Accepted => {
                     story.known_accepted.insert(sending.member);
@@ -179,7 +178,7 @@ impl Tale<'_> {
             let story = self.story(event);
             story.charged += 1;
             story.written = None;
-            story.settled_by.retain(|by| sending.as_ref().is_none_or(|sending| sending.member != *by));
+            story.put_off_by.retain(|by| sending.as_ref().is_none_or(|sending| sending.member != *by));
         }
     }
 }

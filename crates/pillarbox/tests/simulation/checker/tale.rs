@@ -30,17 +30,12 @@ pub(super) struct Story {
     pub(super) known_accepted: BTreeSet<Member>,
     /// The last attempt that each member sent.
     pub(super) attempts: BTreeMap<Member, u32>,
-    /// Who put it off or counted an attempt of it since the last answer to its delivery. An outcome whose answer was lost may
-    /// come again when the next delivery has begun.
-    pub(super) settled_by: BTreeSet<Member>,
-    /// Who settled it as dead since it last sent it.
-    pub(super) killed_by: BTreeSet<Member>,
-    /// Outcomes that were settled again because the answer was lost; each may count an attempt too many.
-    pub(super) repeats: u32,
+    /// Who put it off since the last answer to its delivery.
+    pub(super) put_off_by: BTreeSet<Member>,
     /// Attempts that may be counted: its deliveries that failed or were cut off, at most.
     pub(super) charged: u32,
     /// An attempt was counted before its delivery, by this member, and has not been settled.
-    pub(super) written: Option<Member>,
+    pub(super) written: Option<(Member, Option<u32>)>,
     /// How many events had been accepted when the endpoint last failed under it.
     pub(super) accepted_before: Option<usize>,
     pub(super) cancelled: Option<Duration>,
@@ -138,7 +133,6 @@ impl<'a> Tale<'a> {
                 story.accepts = 0;
                 story.known_accepted.clear();
                 story.attempts.clear();
-                story.repeats = 0;
                 (story.charged, story.written) = (0, None);
                 story.refused = false;
                 story.unroutable = false;
