@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-fn set_once<T>(option: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
+pub(crate) fn set_once<T>(option: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
     match option.replace(value) {
         None => Ok(()),
         Some(_) => Err(meta.error("this key is given twice")),

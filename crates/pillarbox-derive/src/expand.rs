@@ -89,20 +89,7 @@ fn name(ident: &Ident, options: &Options, case: Option<Case>, kind: &Kind) -> Re
         (None, Some(case)) => Name { text: case.apply(&ident.unraw().to_string()), span: ident.span() },
         (None, None) => Name { text: ident.unraw().to_string(), span: ident.span() },
     };
-    let refused = |why: String| Err(Error::new(name.span, why));
-    if name.text.is_empty() {
-        return refused(format!("the name of {} is empty", kind.noun));
-    }
-    if name.text.contains('\0') {
-        return refused(format!(
-            "the name of {} has a NUL character, which not every store can hold",
-            kind.noun
-        ));
-    }
-    if name.text.len() > kind.max_bytes {
-        let (noun, max, length) = (kind.noun, kind.max_bytes, name.text.len());
-        return refused(format!("the name of {noun} has at most {max} bytes, this one has {length}"));
-    }
+    kind.check(&name.text, name.span)?;
     Ok(name)
 }
 

@@ -1,4 +1,7 @@
-//! The two kinds of types that are derived, and all they differ in.
+//! The two kinds of names that are derived, and all they differ in.
+
+use proc_macro2::Span;
+use syn::{Error, Result};
 
 /// What tells the derive of one trait from that of the other.
 pub(crate) struct Kind {
@@ -21,3 +24,22 @@ pub(crate) const AGGREGATE: Kind = Kind {
     noun: "an aggregate type",
     max_bytes: 64,
 };
+
+impl Kind {
+    /// Refuses a name that a store could not hold.
+    pub(crate) fn check(&self, name: &str, span: Span) -> Result<()> {
+        let (noun, max, length) = (self.noun, self.max_bytes, name.len());
+        if name.is_empty() {
+            return Err(Error::new(span, format!("the name of {noun} is empty")));
+        }
+        if name.contains('\0') {
+            let why = format!("the name of {noun} has a NUL character, which not every store can hold");
+            return Err(Error::new(span, why));
+        }
+        if length > max {
+            let why = format!("the name of {noun} has at most {max} bytes, this one has {length}");
+            return Err(Error::new(span, why));
+        }
+        Ok(())
+    }
+}

@@ -1,9 +1,10 @@
-//! Derives the name of an event or aggregate type from the name of its enum variant or unit struct.
+//! Derives the names of event and aggregate types, and what a payload says of its event.
 
 mod attributes;
 mod case;
 mod expand;
 mod kind;
+mod payload;
 
 use kind::Kind;
 use proc_macro::TokenStream;
@@ -56,6 +57,47 @@ pub fn derive_event_type(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(AggregateType, attributes(aggregate_type))]
 pub fn derive_aggregate_type(input: TokenStream) -> TokenStream {
     derive(input, &kind::AGGREGATE)
+}
+
+/// Derives `pillarbox::EventPayload`, which names the event that a payload is written as.
+///
+/// | in `#[event(…)]` | says |
+/// |---|---|
+/// | `type = "order.placed"` | the event type: text, or a value of a type that derives `EventType`; required |
+/// | `group = "customer"` | the field whose value is the message group |
+/// | `aggregate(Order, "order")` | the aggregate type, and the field whose value is the aggregate id |
+///
+/// ```
+/// # extern crate self as pillarbox;
+/// # use std::borrow::Cow;
+/// # pub trait EventType { fn name(&self) -> Cow<'static, str>; }
+/// # impl EventType for &'static str { fn name(&self) -> Cow<'static, str> { Cow::Borrowed(self) } }
+/// # pub trait EventPayload {
+/// #     fn event_type() -> Cow<'static, str>;
+/// #     fn group(&self) -> Option<String> { None }
+/// # }
+/// use pillarbox_derive::EventPayload;
+///
+/// #[derive(EventPayload)]
+/// #[event(type = "order.placed", group = "customer")]
+/// struct Placed {
+///     order: i64,
+///     customer: String,
+/// }
+///
+/// # fn main() {
+/// let placed = Placed { order: 7, customer: "ann".to_owned() };
+/// assert_eq!(Placed::event_type(), "order.placed");
+/// assert_eq!(placed.group().as_deref(), Some("ann"));
+/// # let _ = placed.order;
+/// # }
+/// ```
+#[proc_macro_derive(EventPayload, attributes(event))]
+pub fn derive_event_payload(input: TokenStream) -> TokenStream {
+    syn::parse(input)
+        .and_then(|input| payload::expand(&input))
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
 }
 
 fn derive(input: TokenStream, kind: &Kind) -> TokenStream {

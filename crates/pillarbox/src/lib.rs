@@ -18,7 +18,8 @@ pub mod rules;
 pub mod testing;
 
 pub use events::{Failure, Outbox, WriteError, Writer};
-pub use model::{AggregateType, Event, EventType, Global};
+pub use model::{AggregateType, Event, EventPayload, EventType, Global};
 #[cfg(feature = "derive")]
-pub use pillarbox_derive::{AggregateType, EventType};
+pub use pillarbox_derive::{AggregateType, EventPayload, EventType};
+pub use port::Delivery;
 pub use queue::Queue;

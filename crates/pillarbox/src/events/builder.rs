@@ -1,18 +1,21 @@
 //! The outbox builder: the four compositions and their settings.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::de::DeserializeOwned;
 
 use super::deliver::ListenerSink;
 use super::error::SettingError;
 use super::outbox::{Outbox, Parts};
 use super::{
-    EventPurger, InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners,
+    EventPurger, Failure, InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners,
     PurgeSettings, Purger, StartError, TraceSource, Writer, WriterHook,
 };
 use crate::engine::{Engine, EngineParts, EngineSettings, OnDead};
-use crate::model::{AggregateType, EventType, Invalid};
-use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, ReadScope, Sink, Store, Table};
+use crate::model::{AggregateType, EventPayload, EventType, Invalid};
+use crate::port::{Delivery, MetricsExporter, NoMetrics, OnDone, Order, ReadScope, Sink, Store, Table};
 use crate::rules::{Lease, RetryPolicy};
 
 /// The kind of outbox, one for each constructor of [`Outbox`].
@@ -114,6 +117,22 @@ impl<S: Table> OutboxBuilder<S> {
     /// MiB, or more if the payload limit requires it.
     pub fn max_row_bytes(mut self, bytes: usize) -> Self {
         self.max_row_bytes = Some(bytes);
+        self
+    }
+
+    /// Registers a closure that receives the events of one payload type: `.on(|placed: Placed, cx| async move { … })`.
+    ///
+    /// The payload's [`EventPayload`] names the event type. An event whose payload can't be read is dead at once, and
+    /// its error names the field.
+    pub fn on<P, F, Fut>(mut self, listener: F) -> Self
+    where
+        P: EventPayload + DeserializeOwned + Send + 'static,
+        F: Fn(P, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        if let Err(error) = self.listeners.register_on(listener) {
+            self.problems.push(error.into());
+        }
         self
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{Transaction, WriteError, Writer};
-use crate::model::{EventId, IntoEvent};
+use crate::model::IntoEvents;
 use crate::port::{Begin, CommitError, StoreError};
 
 tokio::task_local! {
@@ -46,12 +46,12 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         }
     }
 
-    /// Writes an event on the current transaction. Returns its id, or `None` if a hook suppressed it.
-    fn write(
+    /// Writes one event or several on the current transaction, like [`Transaction::write`].
+    fn write<M, E: IntoEvents<M> + Send>(
         &self,
-        event: impl IntoEvent + Send,
-    ) -> impl Future<Output = Result<Option<EventId>, WriteError>> + Send {
-        async move { self.current().await?.transaction()?.write(event) }
+        events: E,
+    ) -> impl Future<Output = Result<E::Ids, WriteError>> + Send {
+        async move { self.current().await?.transaction()?.write(events) }
     }
 }
 

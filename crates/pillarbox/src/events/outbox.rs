@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::builder::{Composition, OutboxBuilder};
 use super::{BlockingTransaction, DeadEvents, Purger, Receipt, ScopeError, Transaction, WriteError, Writer};
 use crate::engine::Engine;
-use crate::model::{EventId, IntoEvent};
+use crate::model::{EventId, IntoEvents};
 use crate::port::{
     Begin, BlockingWriteOn, Cancel, Insert, Store, StoreError, Table, Transact, TransactError, WriteOn,
     WriteSql,
@@ -99,10 +99,10 @@ impl<S: Table> Outbox<S> {
     }
 
     /// Writes events on a transaction that the caller opened. Call [`Receipt::committed`] after its commit.
-    pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
+    pub async fn write_on<M, Tx: ?Sized, E: IntoEvents<M>>(
         &self,
         tx: &mut Tx,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<Receipt<S>, WriteError>
     where
         S: WriteOn<Tx>,
@@ -112,10 +112,10 @@ impl<S: Table> Outbox<S> {
 
     /// Writes events on a blocking driver's transaction that the caller opened.
     /// Call [`Receipt::committed`] after its commit.
-    pub fn write_on_blocking<Tx: ?Sized, E: IntoEvent>(
+    pub fn write_on_blocking<M, Tx: ?Sized, E: IntoEvents<M>>(
         &self,
         tx: &Tx,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<Receipt<S>, WriteError>
     where
         S: BlockingWriteOn<Tx>,
@@ -126,9 +126,9 @@ impl<S: Table> Outbox<S> {
     /// Builds the INSERT statement for the events, to be run with any driver in the caller's transaction.
     ///
     /// Call [`Receipt::committed`] after its commit. The statement is `None` if there is nothing to write.
-    pub fn insert_sql<E: IntoEvent>(
+    pub fn insert_sql<M, E: IntoEvents<M>>(
         &self,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<(Option<Insert>, Receipt<S>), WriteError>
     where
         S: WriteSql,

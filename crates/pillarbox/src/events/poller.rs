@@ -206,27 +206,28 @@ impl Inner {
         let mut rows = rows.into_iter();
         for row in rows.by_ref() {
             let (seq, id, token) = (row.seq, row.id.clone(), row.token);
+            let attempts = untried(&row);
             let change = match deliverable(row, now).map(|polled| self.handler.handle(polled)) {
                 Ok(true) => {
                     taken += 1;
                     continue;
                 }
-                Ok(false) => Change::Release,
+                Ok(false) => Change::Release { attempts },
                 Err(error) => {
                     tracing::error!(event = ?id, error, "event is dead");
-                    // A claim has counted an attempt that is not made.
-                    let counts = if token == Token::default() { Counts::None } else { Counts::Back };
-                    Change::Dead { error, counts, blocks: None }
+                    Change::Dead { error, counts: Counts::NotMade(attempts), blocks: None }
                 }
             };
-            let refused = change == Change::Release;
+            let refused = matches!(change, Change::Release { .. });
             self.settle(vec![Outcome { seq, id, token, change }]).await?;
             if refused {
                 break;
             }
         }
-        let back =
-            rows.map(|row| Outcome { seq: row.seq, id: row.id, token: row.token, change: Change::Release });
+        let back = rows.map(|row| {
+            let change = Change::Release { attempts: untried(&row) };
+            Outcome { seq: row.seq, id: row.id, token: row.token, change }
+        });
         self.settle(back.collect()).await?;
         Ok(taken)
     }
@@ -259,15 +260,21 @@ impl Inner {
     /// Settles outcomes. Releases are only sent for claimed rows: a row that was only read is still pending.
     async fn settle(&self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let claim = self.settings.claim.as_ref();
-        let kept =
-            outcomes.into_iter().filter(|outcome| claim.is_some() || outcome.change != Change::Release);
-        let outcomes: Arc<[Outcome]> = kept.collect();
+        let sent = |outcome: &Outcome| claim.is_some() || !matches!(outcome.change, Change::Release { .. });
+        let outcomes: Arc<[Outcome]> = outcomes.into_iter().filter(sent).collect();
         if outcomes.is_empty() {
             return Ok(());
         }
         let fence = claim.map_or(Fence::Open, |claim| Fence::Owner(claim.owner.clone()));
-        settle_now(&*self.store, Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await.map(drop)
+        let on_done = OnDone::Keep;
+        let request = Settle { fence, outcomes, on_done, repeats: None, now: None };
+        settle_now(&*self.store, request).await.map(drop)
     }
+}
+
+/// The attempts of a row without the one that a claim has counted.
+fn untried(row: &Row) -> u32 {
+    row.attempts.saturating_sub(u32::from(row.token != Token::default()))
 }
 
 /// Converts a row for the handler, or returns the reason why its event is dead.

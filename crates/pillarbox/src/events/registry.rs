@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::listener::{AnyListener, Listener};
-use crate::model::{AggregateType, EventType, GLOBAL};
+use serde::de::DeserializeOwned;
+
+use super::Failure;
+use super::listener::{AnyListener, Listener, Typed};
+use crate::model::{AggregateType, EventPayload, EventType, GLOBAL};
 use crate::port::{Delivery, Sink, Verdict};
 
 /// The listener for an event, or the sink that is registered in its place.
@@ -25,6 +30,17 @@ impl Found {
         Self(Taker::Listener(Arc::new(listener)))
     }
 
+    /// Wraps a closure that takes the payload, for custom registries. An unreadable payload is a permanent failure.
+    #[must_use]
+    pub fn typed<P, F, Fut>(listener: F) -> Self
+    where
+        P: EventPayload + DeserializeOwned + Send + 'static,
+        F: Fn(P, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self(Taker::Listener(Arc::new(Typed { listener, payload: PhantomData })))
+    }
+
     /// Wraps a sink, for custom registries. It receives one event at a time.
     #[must_use]
     pub fn sink(sink: Arc<dyn Sink>) -> Self {
@@ -34,7 +50,7 @@ impl Found {
     /// Delivers an event and returns the verdict.
     pub async fn deliver(&self, delivery: &Delivery) -> Verdict {
         match &self.0 {
-            Taker::Listener(listener) => match listener.call(delivery.event.clone()).await {
+            Taker::Listener(listener) => match listener.call(delivery).await {
                 Ok(()) => Verdict::Accepted,
                 Err(failure) => failure.into_verdict(),
             },
@@ -90,6 +106,17 @@ impl Listeners {
         listener: impl Listener,
     ) -> Result<&mut Self, AlreadyRegistered> {
         self.insert(GLOBAL, &event_type.name(), Found::new(listener))
+    }
+
+    /// Registers a closure for the events that this payload names, of any aggregate type that has no listener of
+    /// its own.
+    pub fn register_on<P, F, Fut>(&mut self, listener: F) -> Result<&mut Self, AlreadyRegistered>
+    where
+        P: EventPayload + DeserializeOwned + Send + 'static,
+        F: Fn(P, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.insert(GLOBAL, &P::event_type(), Found::typed(listener))
     }
 
     /// Registers a listener for an event type of one aggregate type.

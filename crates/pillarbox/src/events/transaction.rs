@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::buffer::Gathered;
 use super::{WriteError, Writer};
-use crate::model::{Event, EventId, IntoEvent};
+use crate::model::{Event, EventId, IntoEvents};
 use crate::port::{Begin, Cancel, CommitError, StoreError};
 
 /// A transaction of the driver that also accepts events. Dropping it without a commit rolls it back.
@@ -19,23 +19,17 @@ impl<S: Begin> Transaction<S> {
         Self { writer, tx: Some(tx), gathered: Gathered::default() }
     }
 
-    /// Checks an event and buffers it. Returns its id, or `None` if a hook suppressed it.
-    pub fn write(&mut self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
-        Ok(self.write_all([event])?.pop())
-    }
-
-    /// Checks events and buffers them as one batch. Returns their ids in order, or no ids if
-    /// a hook suppressed the batch.
-    pub fn write_all<E: IntoEvent>(
-        &mut self,
-        events: impl IntoIterator<Item = E>,
-    ) -> Result<Vec<EventId>, WriteError> {
+    /// Checks one event, or an array, vector or iterator of events, and buffers them as one batch.
+    ///
+    /// Returns the id of one event (`None` if a hook suppressed it), or the ids of several in their order (none if a
+    /// hook suppressed the batch).
+    pub fn write<M, E: IntoEvents<M>>(&mut self, events: E) -> Result<E::Ids, WriteError> {
         let events = self.writer.prepare(events)?;
         let ids = Writer::<S>::ids(&events);
         if !events.is_empty() {
             self.gathered.waiting.push(events);
         }
-        Ok(ids)
+        Ok(E::ids(ids))
     }
 
     /// Inserts the buffered events now, so that this transaction can read their rows.

@@ -10,7 +10,7 @@ use super::receipt::{Confirmed, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
-use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
+use crate::model::{Event, EventId, IntoEvents, Lane, Limits, NewRow, Placement, When, Written};
 use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, StoreError, Table, WriteOn, WriteSql};
 
 /// Writes events on transactions. Cheap to clone, and usable without an outbox.
@@ -81,14 +81,10 @@ impl<S: Table> Writer<S> {
     }
 
     /// Checks events and runs the before-write hooks.
-    pub(crate) fn prepare<E: IntoEvent>(
-        &self,
-        events: impl IntoIterator<Item = E>,
-    ) -> Result<Vec<Event>, WriteError> {
+    pub(crate) fn prepare<M, E: IntoEvents<M>>(&self, events: E) -> Result<Vec<Event>, WriteError> {
         // The trace context is stored in the headers, which some layouts do not have.
         let trace = self.trace.current().filter(|_| self.limits.layout.has_headers());
-        let events = events.into_iter().map(|event| event.into_event(&self.limits, trace.as_ref()));
-        let events = events.collect::<Result<Vec<_>, _>>()?;
+        let events = events.into_events(&self.limits, trace.as_ref())?;
         if self.hooks.0.is_empty() {
             return Ok(events);
         }
@@ -175,10 +171,10 @@ impl<S: Begin> Writer<S> {
 
 impl<S: Table> Writer<S> {
     /// Writes events on a transaction that the caller opened. Call [`Receipt::committed`] after its commit.
-    pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
+    pub async fn write_on<M, Tx: ?Sized, E: IntoEvents<M>>(
         &self,
         tx: &mut Tx,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<Receipt<S>, WriteError>
     where
         S: WriteOn<Tx>,
@@ -196,9 +192,9 @@ impl<S: Table> Writer<S> {
     ///
     /// Call [`Receipt::committed`] after its commit; the after-write hooks run then. The statement is `None`
     /// if there is nothing to write.
-    pub fn insert_sql<E: IntoEvent>(
+    pub fn insert_sql<M, E: IntoEvents<M>>(
         &self,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<(Option<Insert>, Receipt<S>), WriteError>
     where
         S: WriteSql,
@@ -241,10 +237,10 @@ impl<S: Table> Writer<S> {
 
     /// Writes events on a blocking driver's transaction that the caller opened.
     /// Call [`Receipt::committed`] after its commit.
-    pub fn write_on_blocking<Tx: ?Sized, E: IntoEvent>(
+    pub fn write_on_blocking<M, Tx: ?Sized, E: IntoEvents<M>>(
         &self,
         tx: &Tx,
-        events: impl IntoIterator<Item = E>,
+        events: E,
     ) -> Result<Receipt<S>, WriteError>
     where
         S: BlockingWriteOn<Tx>,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::{self, Limits};
+use super::read_json::read_json;
 use super::trace::{TRACEPARENT, TRACESTATE};
 use super::when::micros;
 use super::{
@@ -130,13 +131,9 @@ impl Event {
         &self.0.payload
     }
 
-    /// Deserialises the payload. An error names the type and the position, never the content.
+    /// Deserialises the payload. An error names the field and what was expected of it, never the content.
     pub fn json_as<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
-        serde_json::from_slice(self.0.payload.as_bytes()).map_err(|e| {
-            let reason =
-                format!("no {} at line {} column {}", std::any::type_name::<T>(), e.line(), e.column());
-            Invalid::Malformed { field: "payload", reason }
-        })
+        read_json(self.0.payload.as_bytes())
     }
 
     /// When the event happened.
@@ -399,37 +396,5 @@ fn whole_micros(when: When) -> When {
     match when {
         When::At(at) => When::At(micros(at)),
         When::In(after) => When::In(after),
-    }
-}
-
-/// A value that can be written: an event, or a builder.
-pub trait IntoEvent {
-    /// Returns the checked event. Adds the trace context, unless the event has one.
-    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid>;
-}
-
-impl IntoEvent for Event {
-    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
-        if trace.is_some() && self.headers().get(TRACEPARENT).is_none() {
-            return self.to_builder().into_event(limits, trace);
-        }
-        self.check(limits)?;
-        Ok(self)
-    }
-}
-
-/// An event type with its payload as JSON text, as in `tx.write(("order.placed", "{}"))`.
-impl<T: EventType, P: Into<String>> IntoEvent for (T, P) {
-    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
-        Event::text(self.0, self.1).into_event(limits, trace)
-    }
-}
-
-impl IntoEvent for EventBuilder {
-    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
-        match trace {
-            Some(trace) if !self.has_header(TRACEPARENT) => self.trace_context(trace).build_within(limits),
-            _ => self.build_within(limits),
-        }
     }
 }

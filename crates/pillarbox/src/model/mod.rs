@@ -3,10 +3,12 @@
 mod column;
 mod decode;
 mod event;
+mod event_payload;
 pub mod flowcatalyst;
 mod group;
 mod headers;
 mod id;
+mod into_event;
 mod invalid;
 mod join;
 mod layout;
@@ -15,6 +17,7 @@ mod names;
 mod new_columns;
 mod payload;
 mod place;
+mod read_json;
 mod row;
 mod status;
 mod trace;
@@ -23,10 +26,12 @@ mod when;
 
 pub use column::{COLUMNS, Column, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS};
 pub use decode::{RowDecoder, Values, WithClaim};
-pub use event::{Event, EventBuilder, IntoEvent};
+pub use event::{Event, EventBuilder};
+pub use event_payload::EventPayload;
 pub use group::GroupKey;
 pub use headers::Headers;
 pub use id::{EventId, NodeId, OwnerId};
+pub use into_event::{IntoEvent, IntoEvents, ManyEvents, OneEvent};
 pub use invalid::Invalid;
 pub use join::{
     Continuation, Counted, FailedSteps, GROUPING_KEY_MAX, JOIN_STEPS_MAX, JoinId, JoinMember, JoinRecord,

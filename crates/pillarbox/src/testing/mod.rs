@@ -1,11 +1,16 @@
 //! A test kit for users: an outbox in memory that records writes, delivers on demand and has a manual clock.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::events::{InFlightSet, Listener, ListenerSink, Listeners, Transaction, WriteError, Writer};
+use serde::de::DeserializeOwned;
+
+use crate::events::{
+    Failure, InFlightSet, Listener, ListenerSink, Listeners, Transaction, WriteError, Writer,
+};
 use crate::memory::MemoryStore;
-use crate::model::{AggregateType, Event, EventId, EventType, IntoEvent, Record, Row, Status};
+use crate::model::{AggregateType, Event, EventPayload, EventType, IntoEvents, Record, Row, Status};
 use crate::port::{
     ByteLimits, Change, CommitError, Counts, Delivery, DeliveryPath, Fence, Fetch, List, OnDone, Outcome,
     Scope, Select, Settle, Sink, Store, StoreError, Table, Verdict, Wait,
@@ -56,6 +61,25 @@ impl TestOutbox {
             max_attempts: 10,
             retry: Arc::new(Exponential::default()),
         }
+    }
+
+    /// Registers a closure that receives the events of one payload type: `.on(|placed: Placed, cx| async move { … })`.
+    ///
+    /// The payload's [`EventPayload`] names the event type. An event whose payload can't be read is dead at once, and
+    /// its error names the field.
+    ///
+    /// Panics if the event type has a listener already.
+    #[must_use]
+    pub fn on<P, F, Fut>(mut self, listener: F) -> Self
+    where
+        P: EventPayload + DeserializeOwned + Send + 'static,
+        F: Fn(P, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        if let Err(error) = self.listeners.register_on(listener) {
+            panic!("{error}");
+        }
+        self
     }
 
     /// Registers a listener for an event type.
@@ -116,12 +140,12 @@ impl TestOutbox {
         self.writer.begin().await
     }
 
-    /// Writes one event in its own transaction and commits it.
-    pub async fn write(&self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
+    /// Writes one event or several in a transaction of their own and commits it.
+    pub async fn write<M, E: IntoEvents<M>>(&self, events: E) -> Result<E::Ids, WriteError> {
         let mut tx = self.begin().await?;
-        let id = tx.write(event)?;
+        let ids = tx.write(events)?;
         match tx.commit().await {
-            Ok(()) => Ok(id),
+            Ok(()) => Ok(ids),
             Err(CommitError::Refused(error) | CommitError::Unknown(error)) => Err(error.into()),
         }
     }
@@ -179,7 +203,8 @@ impl TestOutbox {
                 }
                 let outcome = Outcome { seq: row.seq, id: row.id, token: row.token, change };
                 let outcomes = Arc::from([outcome]);
-                let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
+                let on_done = OnDone::Keep;
+                let settle = Settle { fence: Fence::Open, outcomes, on_done, repeats: None, now: None };
                 self.store.settle(settle).await?;
             }
         }
@@ -188,13 +213,16 @@ impl TestOutbox {
 
     async fn deliver(&self, sink: &ListenerSink, row: &Row, now: jiff::Timestamp) -> Change {
         let dead = |error: String, counts| Change::Dead { error, counts, blocks: None };
+        let not_made = Counts::NotMade(row.attempts);
         let event = match &row.event {
             Ok(event) if row.expires_at.is_none_or(|at| at > now) => event.clone(),
-            Ok(_) => return dead("expired before it was delivered".to_owned(), Counts::None),
-            Err(why) => return dead(why.error(), Counts::None),
+            Ok(_) => return dead("expired before it was delivered".to_owned(), not_made),
+            Err(why) => return dead(why.error(), not_made),
         };
         let attempt = row.attempts + 1;
-        let delivery = Delivery { event, attempt, seq: row.seq, path: DeliveryPath::Cold, claimed: None };
+        let last_error = row.last_error.as_deref().map(Into::into);
+        let delivery =
+            Delivery { event, attempt, seq: row.seq, path: DeliveryPath::Cold, claimed: None, last_error };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
         // A refusal means that some event of the batch is at fault; the batch has only this event.
         let verdict = match verdict {
@@ -205,24 +233,24 @@ impl TestOutbox {
             Verdict::Accepted | Verdict::Settled => Change::Done,
             Verdict::Failed { error, after } if attempt < self.max_attempts => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
-                Change::Retry { delay, error, counts: Counts::One, wait: Wait::InPlace }
+                Change::Retry { delay, error, counts: Counts::Made(attempt), wait: Wait::InPlace }
             }
             Verdict::Failed { error, .. } | Verdict::Refused { error } | Verdict::Rejected { error } => {
-                dead(error, Counts::One)
+                dead(error, Counts::Made(attempt))
             }
             // As in the engine, an outage counts no attempt.
             Verdict::Unavailable { error, after, .. }
             | Verdict::RouteUnavailable { error, after, .. }
             | Verdict::Throttled { error, after } => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
-                Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace }
+                Change::Retry { delay, error, counts: not_made, wait: Wait::InPlace }
             }
             Verdict::RouteShut { route, after } => {
                 let error = format!("the circuit breaker of {route} is open");
-                Change::Retry { delay: after, error, counts: Counts::None, wait: Wait::InPlace }
+                Change::Retry { delay: after, error, counts: not_made, wait: Wait::InPlace }
             }
-            Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
-            Verdict::InFlight | Verdict::Skipped => Change::Release,
+            Verdict::NoRoute { route } => dead(format!("no listener for {route}"), not_made),
+            Verdict::InFlight | Verdict::Skipped => Change::Release { attempts: row.attempts },
         }
     }
 }

@@ -85,7 +85,7 @@ fn headers_are_bounded_together() {
 async fn one_bad_event_of_many_refuses_them_all_and_leaves_the_transaction_usable() {
     let writer = pillarbox::Writer::new(Arc::new(Watched::new()));
     let mut tx = writer.begin().await.unwrap();
-    let error = tx.write_all([event("a"), event("b").tenant("")]).unwrap_err();
+    let error = tx.write([event("a"), event("b").tenant("")]).unwrap_err();
     assert!(matches!(error, WriteError::Invalid(Invalid::Empty { field: "tenant id" })));
     assert_eq!(tx.written().count(), 0);
     tx.write(event("c")).unwrap();

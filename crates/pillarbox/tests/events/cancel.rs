@@ -16,7 +16,7 @@ fn ids<const N: usize>(ids: [&str; N]) -> [EventId; N] {
 async fn with_pending(pending: &[&str]) -> Writer<Watched> {
     let writer = Writer::new(Arc::new(Watched::new()));
     let mut tx = writer.begin().await.unwrap();
-    tx.write_all(pending.iter().map(|id| event(id))).unwrap();
+    tx.write(pending.iter().map(|id| event(id))).unwrap();
     tx.commit().await.unwrap();
     writer
 }
@@ -72,9 +72,9 @@ async fn what_the_transaction_wrote_itself_is_taken_back_buffered_or_flushed() {
     let (store, seen) = (Watched::new(), Seen::new());
     let outbox = Outbox::single_node(store.clone()).listener("t", seen.listener()).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
-    tx.write_all(["flushed", "kept"].map(event)).unwrap();
+    tx.write(["flushed", "kept"].map(event)).unwrap();
     tx.flush().await.unwrap();
-    tx.write_all(["buffered", "kept too"].map(event)).unwrap();
+    tx.write(["buffered", "kept too"].map(event)).unwrap();
     assert_eq!(tx.cancel(&ids(["flushed", "buffered"]), "me").await.unwrap(), ids(["buffered", "flushed"]));
     tx.commit().await.unwrap();
     store.until("kept", Status::Done).await;

@@ -133,7 +133,7 @@ async fn an_event_comes_out_as_it_went_in_hot_and_cold() {
         let writer = Writer::new(Arc::new(store.clone()));
         if !writes_hot {
             let mut tx = writer.begin().await.unwrap();
-            tx.write_all(written.clone()).unwrap();
+            tx.write(written.clone()).unwrap();
             tx.commit().await.unwrap();
         }
         let outbox = Outbox::single_node(store.clone()).listener("t", seen.listener()).start().await.unwrap();

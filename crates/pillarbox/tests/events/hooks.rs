@@ -73,7 +73,7 @@ async fn hooks_run_in_order_once_for_each_batch() {
     let hook = Arc::new(Recording { store: Some(store.clone()), ..Recording::default() });
     let writer = Writer::new(Arc::new(store)).hook(hook.clone());
     let mut tx = writer.begin().await.unwrap();
-    tx.write_all(["a", "b"].map(event)).unwrap();
+    tx.write(["a", "b"].map(event)).unwrap();
     tx.write(event("c")).unwrap();
     tx.commit().await.unwrap();
     let expected = [
@@ -93,7 +93,7 @@ async fn a_rollback_tells_each_batch_once_inserted_or_not() {
     let hook = Arc::new(Recording::default());
     let writer = Writer::new(Arc::new(Watched::new())).hook(hook.clone());
     let mut tx = writer.begin().await.unwrap();
-    tx.write_all(["a", "b"].map(event)).unwrap();
+    tx.write(["a", "b"].map(event)).unwrap();
     tx.flush().await.unwrap();
     tx.write(event("c")).unwrap();
     drop(tx);
@@ -136,7 +136,7 @@ async fn a_before_hook_may_change_the_list() {
         Ok(events)
     }));
     let mut tx = writer.begin().await.unwrap();
-    let ids = tx.write_all([event("a")]).unwrap();
+    let ids = tx.write([event("a")]).unwrap();
     assert_eq!(ids.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["a", "extra"]);
     tx.commit().await.unwrap();
     let stored = store.record("a").await.unwrap().event.unwrap();
@@ -152,7 +152,7 @@ async fn a_suppressed_write_has_no_row_no_id_and_no_further_hook() {
     let writer = writer.hook(after.clone());
     let mut tx = writer.begin().await.unwrap();
     assert_eq!(tx.write(event("a")).unwrap(), None);
-    assert_eq!(tx.write_all([event("b")]).unwrap(), []);
+    assert_eq!(tx.write([event("b")]).unwrap(), []);
     tx.commit().await.unwrap();
     let mut own = store.inner.begin().await.unwrap();
     assert!(writer.write_on(&mut own, [event("c")]).await.unwrap().ids().is_empty());

@@ -196,7 +196,7 @@ async fn two_hot_are_taken_for_one_cold_while_both_wait() {
     let (store, seen, gate) = (Watched::new(), Seen::new(), Arc::new(Semaphore::new(0)));
     let writer = Writer::new(Arc::new(store.clone()));
     let mut tx = writer.begin().await.unwrap();
-    tx.write_all((0..6).map(|n| event(&format!("cold{n}")))).unwrap();
+    tx.write((0..6).map(|n| event(&format!("cold{n}")))).unwrap();
     tx.commit().await.unwrap();
     let outbox = Outbox::single_node(store.clone())
         .listener("t", gated(&seen, &gate))
@@ -223,7 +223,7 @@ async fn outcomes_of_all_workers_are_settled_together_and_at_once_when_idle() {
     let (store, seen) = (Watched::new(), Seen::new());
     let writer = Writer::new(Arc::new(store.clone()));
     let mut tx = writer.begin().await.unwrap();
-    tx.write_all((0..500).map(|n| event(&n.to_string()))).unwrap();
+    tx.write((0..500).map(|n| event(&n.to_string()))).unwrap();
     tx.commit().await.unwrap();
     let note = seen.clone();
     let outbox = Outbox::single_node(store.clone())

@@ -30,3 +30,4 @@ mod sinks;
 mod test_kit;
 mod trace;
 mod transactions;
+mod typed;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pillarbox::events::{Failure, Found, ListenerRegistry, Listeners, StartError};
-use pillarbox::model::{EventBuilder, Seq, Status};
-use pillarbox::port::{Delivery, DeliveryPath, Verdict};
+use pillarbox::model::{EventBuilder, Status};
+use pillarbox::port::{Delivery, Verdict};
 use pillarbox::{AggregateType, Event, EventType, Outbox};
 
 use crate::kit::{Seen, Watched, event, seen::commit};
@@ -114,13 +114,7 @@ async fn a_listener_may_be_a_type() {
         }
     }
     let found = Found::new(Mailer);
-    let delivery = |event: EventBuilder| Delivery {
-        event: event.build().unwrap(),
-        attempt: 1,
-        seq: Seq(1),
-        path: DeliveryPath::Hot,
-        claimed: None,
-    };
+    let delivery = |event: EventBuilder| Delivery::first(event.build().unwrap());
     assert_eq!(found.deliver(&delivery(event("a").payload_json("[1]"))).await, Verdict::Accepted);
     let verdict = found.deliver(&delivery(event("a"))).await;
     assert!(matches!(&verdict, Verdict::Failed { error, .. } if error.contains("payload can't be read")));

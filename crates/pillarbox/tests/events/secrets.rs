@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::events::{Failure, OutboxConfig, Polled};
 use pillarbox::model::{Invalid, NewRow, Payload, Placement, Seq, Status, Token};
-use pillarbox::port::{Delivery, DeliveryPath, Select, Table, Write};
+use pillarbox::port::{Delivery, Select, Table, Write};
 use pillarbox::{Event, Outbox, Writer};
 
 use crate::kit::{Logs, Seen, Watched, seen::commit};
@@ -31,10 +31,7 @@ async fn no_debug_output_of_a_public_type_shows_them() {
     hidden(format!("{:?} {:?}", event.headers(), Payload::Bytes(CANARY.as_bytes().into())));
     hidden(format!("{:?}", NewRow { event: event.clone(), placement: Placement::Slot }));
     hidden(format!("{:?}", Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0) }));
-    hidden(format!(
-        "{:?}",
-        Delivery { event: event.clone(), attempt: 1, seq: Seq(1), path: DeliveryPath::Hot, claimed: None }
-    ));
+    hidden(format!("{:?}", Delivery::first(event.clone())));
     let store = Watched::new();
     let rows = vec![NewRow { event, placement: Placement::Slot }];
     let write = Write { rows, now: None };

@@ -135,9 +135,9 @@ async fn one_many_and_pairs_are_written_with_one_statement_and_ids_in_order() {
     let mut tx = writer.begin().await.unwrap();
     assert_eq!(tx.write(event("one")).unwrap().unwrap().as_str(), "one");
     let pair = tx.write(Event::text("type", "{\"json\":true}")).unwrap().unwrap();
-    let many = tx.write_all(["x", "c", "m"].map(event)).unwrap();
+    let many = tx.write(["x", "c", "m"].map(event)).unwrap();
     assert_eq!(many.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["x", "c", "m"]);
-    assert_eq!(tx.write_all(Vec::<Event>::new()).unwrap(), []);
+    assert_eq!(tx.write(Vec::<Event>::new()).unwrap(), []);
     assert_eq!(tx.written().count(), 5);
     tx.commit().await.unwrap();
     assert_eq!((store.count("insert"), store.count("commit"), store.rows().await), (1, 1, 5));

@@ -65,7 +65,7 @@ impl Seen {
 }
 
 /// Writes one event in a transaction of its own.
-pub(crate) async fn commit(outbox: &Outbox<Watched>, event: impl pillarbox::model::IntoEvent) {
+pub(crate) async fn commit<M, E: pillarbox::model::IntoEvents<M>>(outbox: &Outbox<Watched>, event: E) {
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event).unwrap();
     tx.commit().await.unwrap();
