@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 use pillarbox_terminal::exit;
 
 use crate::commands::{
-    completions, config, dead, events, groups, join, migrate, nodes, purge, queue, relay, stats, write,
+    completions, config, dashboard, dead, events, groups, join, migrate, nodes, purge, queue, relay, stats,
+    write,
 };
 use crate::target::Target;
 
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Write(write::Write),
     /// Deliver events to an HTTP API, a webhook or a broker, in order within each group
     Relay(relay::Relay),
+    /// Serve the admin API of a database: look into it and operate it, without a relay
+    Dashboard(dashboard::Dashboard),
     /// Show the state of an outbox
     Stats(stats::Stats),
     /// List and show events, cancel pending ones

@@ -49,6 +49,26 @@ impl Target {
         self.open(MissingFile::Refuse).await
     }
 
+    /// Opens every table of the outbox, with its name: in the flowcatalyst layout there may be two.
+    pub(crate) async fn connect_all(&self) -> CommandResult<Vec<(String, AnyTable)>> {
+        let first = self.connect().await?;
+        let layout = first.facts().layout();
+        let name = self.table.clone().unwrap_or_else(|| TableName::usual(layout).as_str().to_owned());
+        let mut tables = vec![(name, first)];
+        if self.table.is_none() && layout == Layout::Flowcatalyst {
+            let jobs = TableName::new(DISPATCH_JOBS)?;
+            let name = jobs.as_str().to_owned();
+            let options = Options { table: jobs, layout: Some(layout), ..self.options(MissingFile::Refuse)? };
+            let url = self.url()?;
+            let jobs =
+                pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
+            if jobs.admin().check().await.is_ok() {
+                tables.push((name, jobs));
+            }
+        }
+        Ok(tables)
+    }
+
     /// Whether `--layout` is given.
     pub(crate) fn names_layout(&self) -> bool {
         self.layout.is_some()

@@ -134,14 +134,12 @@ impl Sink for Braked {
 #[cfg(test)]
 mod tests {
     use pillarbox::Event;
-    use pillarbox::model::Seq;
-    use pillarbox::port::DeliveryPath;
 
     use super::*;
 
     fn delivery(id: usize) -> Delivery {
         let event = Event::text("t", "{}").id(format!("e{id}")).build().unwrap_or_else(|e| panic!("{e}"));
-        Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
+        Delivery::first(event)
     }
 
     fn failed() -> Verdict {

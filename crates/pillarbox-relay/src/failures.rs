@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use pillarbox::redact;
-use serde::Serialize;
+use pillarbox_admin::LastFailure;
 
 /// Number of failure classes.
 const CLASSES: usize = Cause::CLASSES.len();
@@ -25,35 +25,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 const QUIET: Duration = Duration::from_secs(5);
 /// Minimum time between two reports of a sink whose error keeps changing.
 const CHANGES_APART: Duration = Duration::from_secs(5);
-
-/// One failure of a sink, from its first failed request to its recovery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LastFailure {
-    /// The class of the last failed request: `refused`, `dns`, `tls`, `timeout`, `unauthorized`, `missing`,
-    /// `throttled`, `not_found`, `server_error`, `refuses_all` or `other`.
-    pub class: &'static str,
-    /// The error text, without the endpoint's response body.
-    pub error: String,
-    /// Time of the first failed request.
-    pub since: Timestamp,
-    /// Time of the last failed request.
-    pub last_at: Timestamp,
-    /// Number of failed requests.
-    pub requests: u64,
-    /// Time at which the endpoint answered again; `None` while it fails.
-    pub recovered_at: Option<Timestamp>,
-}
-
-impl LastFailure {
-    fn of(cause: Cause, error: &str, now: Timestamp) -> Self {
-        let error = shown(cause, error);
-        Self { class: cause.class(), error, since: now, last_at: now, requests: 1, recovered_at: None }
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        (self.class, &self.error) == (other.class, &other.error)
-    }
-}
 
 /// A change to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +99,7 @@ impl State {
                 (Some(_), _) if failed => {}
                 (Some((cause, error)), _) => {
                     failed = true;
-                    self.fail(LastFailure::of(cause, error, now));
+                    self.fail(began(cause, error, now));
                     if self.waiting.len() < WAITING_MAX {
                         self.waiting.insert(delivery.event.id().clone());
                     }
@@ -175,7 +146,7 @@ impl State {
             // Also if it failed and recovered between two calls: the next call then reports the recovery.
             (None, _) => News::Began(last.clone()),
             (Some(told), Some(_)) if told.recovered_at.is_none() => News::Recovered(last.clone()),
-            (Some(told), None) if !told.is_like(&last) && !soon => News::Changed(last.clone()),
+            (Some(told), None) if !is_like(told, &last) && !soon => News::Changed(last.clone()),
             _ => return None,
         };
         let recovered_at = last.recovered_at.filter(|_| matches!(news, News::Recovered(_)));
@@ -198,6 +169,16 @@ fn failure(verdict: &Verdict) -> Option<(Cause, &str)> {
         Verdict::Throttled { error, .. } => Some((Cause::Throttled, error)),
         _ => None,
     }
+}
+
+/// A failure with its first request.
+fn began(cause: Cause, error: &str, now: Timestamp) -> LastFailure {
+    let error = shown(cause, error);
+    LastFailure { class: cause.class(), error, since: now, last_at: now, requests: 1, recovered_at: None }
+}
+
+fn is_like(one: &LastFailure, other: &LastFailure) -> bool {
+    (one.class, &one.error) == (other.class, &other.error)
 }
 
 /// The text of an error for logs. The body of a response may quote the payload, so only its status is shown.
@@ -246,14 +227,12 @@ impl Sink for Observed {
 #[cfg(test)]
 mod tests {
     use pillarbox::Event;
-    use pillarbox::model::Seq;
-    use pillarbox::port::DeliveryPath;
 
     use super::*;
 
     fn delivery(id: &str) -> Delivery {
         let event = Event::text("t", "{}").id(id).build().unwrap_or_else(|e| panic!("{e}"));
-        Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
+        Delivery::first(event)
     }
 
     fn unavailable(cause: Cause, error: &str) -> Verdict {

@@ -20,10 +20,8 @@ mod source;
 mod watch;
 
 pub use error::{RelayStartError, SourceError};
-pub use failures::LastFailure;
 pub use left::Left;
-pub use metrics::SourceCounts;
+pub use pillarbox_admin::{LastFailure, SourceCounts, SourceStatus};
 pub use pillarbox_sinks::Secret;
 pub use relay::{Relay, RelayParts, SourceReport, check_sinks};
 pub use sinks::{Route, Sinks, UrlSinks};
-pub use source::SourceStatus;

@@ -114,7 +114,7 @@ mod tests {
             change: Change::Done,
         };
         let outcomes: Arc<[Outcome]> = written.iter().enumerate().take(1_100).map(outcome).collect();
-        let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
+        let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, repeats: None, now: None };
         store.settle(settle).await.unwrap();
         let week = [(PurgeStatus::Done, DAY * 7)];
         assert_eq!(run(&store, &week).await.unwrap(), 0);

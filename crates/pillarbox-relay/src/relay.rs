@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use pillarbox::port::StoreError;
+use pillarbox_admin::{AdminApi, AdminServer, LastFailure, SourceCounts, SourceStatus};
 use pillarbox_sinks::LineWriter;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::Server;
-use crate::config::{Problem, Problems, RelayConfig};
+use crate::admin::RelaySources;
+use crate::config::{AdminConfig, Problem, Problems, RelayConfig};
 use crate::empty::is_empty;
 use crate::error::{RelayStartError, SourceError};
-use crate::failures::LastFailure;
 use crate::left::{Left, pending};
-use crate::metrics::{Exporter, Reading, SourceCounts};
+use crate::metrics::{Exporter, Reading};
 use crate::sinks::{Route, Sinks, UrlSinks};
-use crate::source::{Source, SourceStatus};
+use crate::source::Source;
 
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub struct Relay {
     shared: Arc<Shared>,
     stop: CancellationToken,
     tracker: TaskTracker,
-    admin: Option<Server>,
+    admin: Option<AdminServer>,
     exporter: Option<Exporter>,
     longest_drain: Duration,
 }
@@ -92,7 +92,7 @@ impl Relay {
         let exporter = config.otlp.map(|otlp| Exporter::start(otlp, label, Arc::clone(&shared)));
         let exporter = exporter.transpose().map_err(RelayStartError::Metrics)?;
         let admin = match config.admin {
-            Some(admin) => Some(Server::start(admin, Arc::clone(&shared)).await?),
+            Some(admin) => Some(serve_admin(admin, Arc::clone(&shared)).await?),
             None => None,
         };
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
@@ -126,7 +126,7 @@ impl Relay {
     /// The address that the admin server listens on.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Server::address)
+        self.admin.as_ref().map(AdminServer::address)
     }
 
     /// The state of every source.
@@ -234,6 +234,12 @@ impl SourceReport {
             last_failure: source.last_failure(),
         }
     }
+}
+
+async fn serve_admin(config: AdminConfig, shared: Arc<Shared>) -> Result<AdminServer, RelayStartError> {
+    let AdminConfig { address, tokens } = config;
+    let started = AdminServer::start(address, AdminApi::new(RelaySources(shared)).tokens(tokens)).await;
+    started.map_err(|source| RelayStartError::Admin { address, source })
 }
 
 /// Checks whether the sinks of a configuration can be opened. Connects to nothing.

@@ -8,6 +8,7 @@ use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, NodeId, TableName};
 use pillarbox::port::{AnyTable, ErrorKind, OnDone, Order, PurgeStatus, Sink, StoreError, Table};
 use pillarbox::rules::Exponential;
+use pillarbox_admin::{LastFailure, SourceCounts, SourceStatus};
 use pillarbox_stores::{MissingFile, Options};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -16,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::brake::Braked;
 use crate::config::SourceConfig;
 use crate::error::SourceError;
-use crate::failures::{Failures, LastFailure, Observed};
+use crate::failures::{Failures, Observed};
 use crate::left::pending;
 use crate::limited::Limited;
-use crate::metrics::{Meter, Reading, SourceCounts};
+use crate::metrics::{Meter, Reading};
 use crate::predecessor::{Process, end_leases_of_dead};
 use crate::purge::{kinds, purge};
 use crate::sinks::{Route, Sinks};
@@ -32,13 +33,11 @@ const QUICK_POLL: Duration = Duration::from_millis(20);
 /// Time that a delivery has in addition to the timeouts of its sink.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Health of an engine, as JSON.
-#[derive(Debug, Clone, Copy, serde::Serialize)]
+/// Health of an engine.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Health {
     pub(crate) member: bool,
-    #[serde(skip)]
     pub(crate) node: Option<NodeId>,
-    #[serde(skip)]
     pub(crate) first: bool,
     pub(crate) slots: usize,
     pub(crate) breaker_open: bool,
@@ -61,20 +60,6 @@ impl Health {
     pub(crate) fn next_attempt_in(&self) -> Option<Duration> {
         self.next_attempt_in_ms.map(Duration::from_millis)
     }
-}
-
-/// What a source is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceStatus {
-    /// Disabled by its configuration.
-    Off,
-    /// Its database is unavailable or not usable; the source retries.
-    Waiting,
-    /// Its engines run.
-    Running,
-    /// The relay has closed it.
-    Closed,
 }
 
 /// One table of a source, with the engine that drains it.

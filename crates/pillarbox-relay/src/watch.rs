@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::NodeId;
+use pillarbox_admin::LastFailure;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failures::{LastFailure, News};
+use crate::failures::News;
 use crate::left::pending;
 use crate::predecessor::Process;
 use crate::source::{DrainedTable, Health};

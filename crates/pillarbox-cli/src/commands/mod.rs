@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod dashboard;
 pub(crate) mod dead;
 mod envelope;
 pub(crate) mod events;
@@ -55,6 +56,14 @@ impl Session {
         Ok(store)
     }
 
+    /// Opens every table that the command line selects, with its name.
+    pub(crate) async fn tables(&self) -> CommandResult<Vec<(String, AnyTable)>> {
+        let tables = self.target.connect_all().await?;
+        let mut opened = self.opened.0.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.extend(tables.iter().map(|(_, table)| table.clone()));
+        Ok(tables)
+    }
+
     /// Waits for the background work of the stores.
     async fn close(self) {
         let opened = self.opened.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -96,6 +105,7 @@ async fn run_on(session: &Session, command: Command) -> CommandResult {
         Command::Join(join) => join.run(session).await,
         Command::Purge(purge) => purge.run(session).await,
         Command::Relay(relay) => relay.run(session).await,
+        Command::Dashboard(dashboard) => dashboard.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Completions(completions) => completions.run(output),
     }

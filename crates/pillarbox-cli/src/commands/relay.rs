@@ -15,7 +15,7 @@ use pillarbox_terminal::pipe::{self, Watched};
 
 use super::Session;
 use crate::environment::{relay_variables, start_relay_log};
-pub(crate) use flags::Flags;
+pub(crate) use flags::{AdminKeys, Flags};
 use report::{Summary, is_stdout, start_line};
 
 const AFTER_HELP: &str = "\

@@ -66,7 +66,7 @@ fn one_event_is_shown_whole() {
     let retry = Change::Retry {
         delay: Duration::ZERO,
         error: "timed out".to_owned(),
-        counts: Counts::One,
+        counts: Counts::Made(1),
         wait: Wait::InPlace,
     };
     outbox.settle(&id, retry);

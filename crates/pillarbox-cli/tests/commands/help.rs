@@ -2,10 +2,11 @@
 
 use crate::outbox::run;
 
-const COMMANDS: [&[&str]; 43] = [
+const COMMANDS: [&[&str]; 44] = [
     &["demo"],
     &["migrate"],
     &["relay"],
+    &["dashboard"],
     &["config"],
     &["config", "schema"],
     &["config", "default"],

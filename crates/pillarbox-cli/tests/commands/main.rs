@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+#[cfg(unix)]
+mod dashboard;
 mod dead;
 mod demo;
 mod events;

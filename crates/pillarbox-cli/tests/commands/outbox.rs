@@ -165,7 +165,7 @@ impl Outbox {
     /// Writes an event and lets it die.
     pub(crate) fn dead(&self, arguments: &[&str], error: &str) -> String {
         let id = self.write(arguments);
-        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks: None });
+        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::Made(1), blocks: None });
         id
     }
 
@@ -173,7 +173,7 @@ impl Outbox {
     pub(crate) fn dead_head(&self, group: &str, error: &str) -> String {
         let id = self.write(&["--type", "order.placed", "--group", group]);
         let blocks = Some(pillarbox::model::GroupKey::new(group));
-        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks });
+        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::Made(1), blocks });
         id
     }
 
@@ -191,7 +191,8 @@ impl Outbox {
             let outcome =
                 Outcome { seq: shown.record.seq, id: shown.record.id, token: shown.record.token, change };
             let outcomes = vec![outcome].into();
-            let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
+            let settle =
+                Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, repeats: None, now: None };
             let settled = self.store.settle(settle).await.unwrap();
             assert!(settled.stale.is_empty());
         });

@@ -112,7 +112,7 @@ fn the_plain_insert_of_the_guide_enqueues_a_message() {
 }
 
 fn dead(error: &str, blocks: Option<&str>) -> Change {
-    Change::Dead { error: error.to_owned(), counts: Counts::One, blocks: blocks.map(GroupKey::new) }
+    Change::Dead { error: error.to_owned(), counts: Counts::Made(1), blocks: blocks.map(GroupKey::new) }
 }
 
 /// EVT-140, EVT-141, PBX-022

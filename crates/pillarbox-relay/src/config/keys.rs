@@ -156,12 +156,20 @@ keys! {
     /// Whether webhooks may be sent without TLS.
     Sinks Source "egress-allow-http" egress_allow_http: bool [ValueKind::Bool] = Some("false"), "false";
 
-    /// Address of the admin server: metrics, health and group actions. Not set: none. An address other than loopback needs a token.
+    /// Address of the admin server: metrics, health and the admin API. Not set: none. An address other than loopback needs a token.
     Relay Relay "admin" admin: String [ValueKind::Text] = None, "127.0.0.1:7080";
-    /// Bearer token of the admin server, at least 16 characters.
+    /// Bearer token of operators, who read and change, at least 16 characters, or `sha256:` and its hash; ` until TIME` may follow. Without it, nobody can change anything through the admin server.
     Relay Relay "admin-token" admin_token: Secret [ValueKind::Secret] = None, "…";
-    /// File that contains this token.
+    /// File with the tokens of operators, one a line: more than one during a rotation.
     Relay Relay "admin-token-file" admin_token_file: String [ValueKind::Text] = None, "/run/secrets/admin-token";
+    /// Bearer token of viewers, who read everything but payloads, headers and answers of endpoints.
+    Relay Relay "admin-viewer-token" admin_viewer_token: Secret [ValueKind::Secret] = None, "…";
+    /// File with the tokens of viewers, one a line.
+    Relay Relay "admin-viewer-token-file" admin_viewer_token_file: String [ValueKind::Text] = None, "/run/secrets/viewer-token";
+    /// Bearer token that reads metrics and nothing else.
+    Relay Relay "admin-metrics-token" admin_metrics_token: Secret [ValueKind::Secret] = None, "…";
+    /// File with the tokens that read metrics, one a line.
+    Relay Relay "admin-metrics-token-file" admin_metrics_token_file: String [ValueKind::Text] = None, "/run/secrets/metrics-token";
     /// OpenTelemetry collector that metrics are pushed to by OTLP over HTTP as JSON; /v1/metrics is appended. Not set: none.
     Relay Relay "otlp-endpoint" otlp_endpoint: Secret [ValueKind::Secret] = None, "http://localhost:4318";
     /// Headers for the collector, such as an API key: a table, or NAME=VALUE separated by commas.

@@ -11,7 +11,7 @@ mod secret_file;
 mod value;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::OnDone;
 use pillarbox::rules::Lease;
+use pillarbox_admin::AdminTokens;
 use pillarbox_sinks::{Secret, SinkOptions};
 use serde::Deserialize;
 
@@ -73,8 +74,8 @@ pub enum LogFormat {
 pub struct AdminConfig {
     /// Address to listen on.
     pub address: SocketAddr,
-    /// Bearer token that callers must send.
-    pub token: Option<Secret>,
+    /// Bearer tokens of callers, by role.
+    pub tokens: AdminTokens,
 }
 
 /// Settings for pushing metrics by OTLP.
@@ -180,6 +181,25 @@ pub struct Input {
     pub variables: Vec<(String, String)>,
     /// Values of flags, by key.
     pub flags: Vec<(String, String)>,
+}
+
+impl AdminConfig {
+    /// Where the admin server listens if nothing else is set.
+    pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
+
+    /// Loads the settings of an admin server that runs without a relay, with the warnings about them. The error
+    /// lists every problem.
+    pub fn load(input: &Input) -> Result<(Self, Vec<Problem>), Problems> {
+        let mut found = Findings::default();
+        let variables = texts(&input.variables, &Origin::Variable, &mut found.problems);
+        let flags = texts(&input.flags, &Origin::Flag, &mut found.problems);
+        let layer = Layer::defaults().under(&variables.under(&flags));
+        let mut resolver = Resolver::new(&layer, "", None, &mut found);
+        let tokens = resolver.admin_tokens();
+        let config = resolver.admin().unwrap_or(Self { address: Self::ADDRESS, tokens });
+        let Findings { problems, warnings } = found;
+        if problems.is_empty() { Ok((config, warnings)) } else { Err(Problems(problems)) }
+    }
 }
 
 impl RelayConfig {

@@ -8,6 +8,7 @@ use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::OnDone;
 use pillarbox::rules::Lease;
+use pillarbox_admin::{AccessTokens, AdminTokens};
 use pillarbox_sinks::{Egress, Secret, SinkOptions, TokenSource};
 use pillarbox_stores::{kind_of, supported};
 
@@ -88,31 +89,50 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The admin server's address and token. An address other than loopback needs a token.
+    /// The admin server's address and tokens. An address other than loopback needs a token.
     pub(super) fn admin(&mut self) -> Option<AdminConfig> {
-        let token = self.text_or_file(
-            "admin-token",
-            self.keys.admin_token.clone(),
-            self.keys.admin_token_file.clone(),
-        );
+        let tokens = self.admin_tokens();
         let given = self.keys.admin.clone().filter(|address| !address.is_empty())?;
         let Ok(address) = given.parse::<std::net::SocketAddr>() else {
             self.wrong("admin", "it must be an address and a port, as in 127.0.0.1:7080 or [::1]:7080");
             return None;
         };
-        match &token {
-            Some(token) if token.reveal().len() < 16 => {
-                self.wrong("admin-token", "it is shorter than 16 characters");
-            }
-            None if !address.ip().is_loopback() => {
-                self.wrong(
-                    "admin",
-                    "others can reach this address: set admin-token or admin-token-file, or use 127.0.0.1",
-                );
-            }
-            _ => {}
+        let is_set = |key: &str| self.layer.is_given(key) || self.layer.is_given(&format!("{key}-file"));
+        let has_token = ["admin-token", "admin-viewer-token", "admin-metrics-token"].into_iter().any(is_set);
+        if !has_token && !address.ip().is_loopback() {
+            self.wrong(
+                "admin",
+                "others can reach this address: set admin-token or admin-token-file, or use 127.0.0.1",
+            );
         }
-        Some(AdminConfig { address, token })
+        Some(AdminConfig { address, tokens })
+    }
+
+    /// The tokens of all roles.
+    pub(super) fn admin_tokens(&mut self) -> AdminTokens {
+        let keys = self.keys.clone();
+        AdminTokens {
+            operator: self.tokens("admin-token", keys.admin_token, keys.admin_token_file),
+            viewer: self.tokens("admin-viewer-token", keys.admin_viewer_token, keys.admin_viewer_token_file),
+            metrics: self.tokens(
+                "admin-metrics-token",
+                keys.admin_metrics_token,
+                keys.admin_metrics_token_file,
+            ),
+        }
+    }
+
+    /// The tokens of a role: the text, or the lines of the file.
+    fn tokens(&mut self, key: &str, text: Option<Secret>, file: Option<String>) -> AccessTokens {
+        let of = if text.is_some() { key.to_owned() } else { format!("{key}-file") };
+        let Some(text) = self.text_or_file(key, text, file) else { return AccessTokens::default() };
+        match AccessTokens::parse(text.reveal()) {
+            Ok(tokens) => tokens,
+            Err(bad) => {
+                self.wrong(&of, bad.to_string());
+                AccessTokens::default()
+            }
+        }
     }
 
     /// The push of metrics. Appends OTLP's path to the URL unless it is already there.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pillarbox::port::{Cause, MetricsExporter};
+use pillarbox_admin::SourceCounts;
 
 pub(crate) use otlp::{Exporter, is_header};
 pub(crate) use prometheus::text;
@@ -113,32 +114,6 @@ const GAUGES: [Metric; 7] = [
         help: "1 while the source is connected.",
     },
 ];
-
-/// Counters of a source since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct SourceCounts {
-    /// Events that the sink accepted.
-    pub delivered: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// Events that went dead.
-    pub dead: u64,
-    /// Requests that failed because of the endpoint or the network.
-    pub endpoint_failures: u64,
-}
-
-impl std::ops::Add for SourceCounts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            delivered: self.delivered + other.delivered,
-            failed: self.failed + other.failed,
-            dead: self.dead + other.dead,
-            endpoint_failures: self.endpoint_failures + other.endpoint_failures,
-        }
-    }
-}
 
 /// The counters of one engine.
 #[derive(Debug, Default)]

@@ -11,8 +11,10 @@ use tokio::time::timeout;
 use crate::kit::{Fixture, PATIENCE, Recorder, numbered, statuses, text, write};
 
 const LOCAL: (&str, &str) = ("admin", "127.0.0.1:0");
+const TOKENS: (&str, &str) = ("admin-token", TOKEN);
 const TOKEN: &str = "a-token-of-the-tests";
 const JSON: &str = "Content-Type: application/json\r\n";
+const KNOWN: &str = "Authorization: Bearer a-token-of-the-tests\r\n";
 
 /// An answer: status, headers, body.
 struct Answered {
@@ -40,12 +42,14 @@ async fn ask(address: SocketAddr, request: &str, headers: &str, body: &str) -> A
     Answered { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
+/// A request with the token.
 async fn get(address: SocketAddr, path: &str) -> Answered {
-    ask(address, &format!("GET {path}"), "", "").await
+    ask(address, &format!("GET {path}"), KNOWN, "").await
 }
 
+/// A change with the token.
 async fn post(address: SocketAddr, path: &str, headers: &str) -> Answered {
-    ask(address, &format!("POST {path}"), headers, "{}").await
+    ask(address, &format!("POST {path}"), &format!("{KNOWN}{headers}"), "{}").await
 }
 
 /// PBX-021
@@ -183,7 +187,7 @@ async fn groups_are_held_and_let_go_on_record() {
             true => Verdict::Rejected { error: "never".to_owned() },
             false => Verdict::Accepted,
         });
-        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        let mut relay = fixture.relay(&recorder, &[LOCAL, TOKENS, ("on-dead", "block")]).await;
         let address = relay.admin_address().unwrap();
         let path = |group: &str, action: &str| format!("/api/v1/sources/default/groups/{group}/{action}");
         let actor = format!("{JSON}X-Pillarbox-Actor: ann\r\n");
@@ -192,7 +196,8 @@ async fn groups_are_held_and_let_go_on_record() {
         assert!(paused.body.contains("\"changed\":[\"outbox_event\"]"), "{}", paused.body);
         relay.close().await;
         // It heartbeats every twenty minutes: what it is asked to change it sees at once all the same.
-        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block"), ("lease", "1h")]).await;
+        let mut relay =
+            fixture.relay(&recorder, &[LOCAL, TOKENS, ("on-dead", "block"), ("lease", "1h")]).await;
         let address = relay.admin_address().unwrap();
         write(&store, Some("Account/42"), &numbered("p", 2)).await;
         write(&store, Some("b"), &["\"poison\"".to_owned(), "\"fine\"".to_owned()]).await;
@@ -226,7 +231,7 @@ async fn the_reason_of_a_blocked_group_is_not_the_endpoints_answer() {
         let recorder = Recorder::judging(|_| Verdict::Rejected {
             error: "the endpoint answered 400\nsecret words".to_owned(),
         });
-        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        let mut relay = fixture.relay(&recorder, &[LOCAL, TOKENS, ("on-dead", "block")]).await;
         write(&store, Some("g"), &numbered("p", 2)).await;
         relay.until_empty().await;
         let address = relay.admin_address().unwrap();
@@ -245,14 +250,12 @@ async fn the_reason_of_a_blocked_group_is_not_the_endpoints_answer() {
 async fn strangers_are_refused() {
     let fixture = Fixture::sqlite();
     let store = fixture.native().await;
-    let flags = [("admin", "127.0.0.1:0"), ("admin-token", TOKEN)];
-    let mut relay = fixture.relay(&Recorder::new(), &flags).await;
+    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL, TOKENS]).await;
     let address = relay.admin_address().unwrap();
     let path = "/api/v1/sources/default/groups/g/pause";
     let known = format!("Authorization: Bearer {TOKEN}\r\n");
-    assert_eq!(get(address, "/healthz").await.status, 200);
-    for open in ["/metrics", "/api/v1/sources", path] {
-        assert_eq!(get(address, open).await.status, 401, "{open}");
+    for (path, status) in [("/healthz", 200), ("/metrics", 401), ("/api/v1/sources", 401), (path, 401)] {
+        assert_eq!(ask(address, &format!("GET {path}"), "", "").await.status, status, "{path}");
     }
     for (headers, status) in [
         (JSON.to_owned(), 401),
@@ -264,15 +267,15 @@ async fn strangers_are_refused() {
         (format!("{known}{JSON}Sec-Fetch-Site: cross-site\r\n"), 403),
         (format!("{known}{JSON}Host: evil.example\r\n"), 421),
     ] {
-        assert_eq!(post(address, path, &headers).await.status, status, "{headers}");
+        assert_eq!(ask(address, &format!("POST {path}"), &headers, "{}").await.status, status, "{headers}");
     }
     let headers = format!("{known}{JSON}");
     assert_eq!(ask(address, &format!("PUT {path}"), &headers, "{}").await.status, 405);
     assert_eq!(ask(address, &format!("POST {path}"), &headers, "{\"who\":1}").await.status, 400);
     let huge = format!("{{\"reason\":\"{}\"}}", "x".repeat(20_000));
     assert_eq!(ask(address, &format!("POST {path}"), &headers, &huge).await.status, 413);
-    assert_eq!(post(address, "/api/v1/sources/default/groups/g/explode", &headers).await.status, 404);
-    assert_eq!(post(address, "/api/v1/sources/nobody/groups/g/pause", &headers).await.status, 404);
+    assert_eq!(post(address, "/api/v1/sources/default/groups/g/explode", JSON).await.status, 404);
+    assert_eq!(post(address, "/api/v1/sources/nobody/groups/g/pause", JSON).await.status, 404);
     // PBX-160: whatever refuses a request, the answer is JSON.
     for (request, body, status) in [
         (format!("POST {path}"), huge.as_str(), 413),
@@ -288,10 +291,40 @@ async fn strangers_are_refused() {
         assert!(json["error"].as_str().is_some_and(|error| !error.is_empty()), "{request}: {json}");
     }
     assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap(), []);
-    let origin = format!("{headers}Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
+    let origin = format!("{JSON}Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
     assert_eq!(post(address, path, &origin).await.status, 200);
-    assert_eq!(ask(address, "GET /metrics", &known, "").await.status, 200);
+    assert_eq!(get(address, "/metrics").await.status, 200);
     relay.close().await;
+}
+
+/// PBX-290: on a loopback address too, a change needs the token of an operator. Other tokens do what they are for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_needs_the_token_of_an_operator_also_on_loopback() {
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
+    let path = "/api/v1/sources/default/groups/g/pause";
+    let pause = |address, headers: String| async move {
+        ask(address, &format!("POST {path}"), &format!("{JSON}{headers}"), "{}").await.status
+    };
+    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL]).await;
+    let address = relay.admin_address().unwrap();
+    assert_eq!(ask(address, "GET /api/v1/sources", "", "").await.status, 200);
+    assert_eq!(pause(address, String::new()).await, 403);
+    relay.close().await;
+    let (viewer, metrics) = ("a-viewer-of-the-tests", "metrics-of-the-tests");
+    let flags = [LOCAL, TOKENS, ("admin-viewer-token", viewer), ("admin-metrics-token", metrics)];
+    let mut relay = fixture.relay(&Recorder::new(), &flags).await;
+    let address = relay.admin_address().unwrap();
+    let of = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    for (token, reads, scrapes, changes) in
+        [(viewer, 200, 200, 403), (metrics, 403, 200, 403), (TOKEN, 200, 200, 200)]
+    {
+        assert_eq!(ask(address, "GET /api/v1/sources", &of(token), "").await.status, reads, "{token}");
+        assert_eq!(ask(address, "GET /metrics", &of(token), "").await.status, scrapes, "{token}");
+        assert_eq!(pause(address, of(token)).await, changes, "{token}");
+    }
+    relay.close().await;
+    assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap().len(), 1);
 }
 
 /// Asks for a page and tells its groups and what comes next.
@@ -335,7 +368,7 @@ async fn groups_are_answered_in_pages() {
 async fn names_that_no_group_can_have_are_refused() {
     let fixture = Fixture::sqlite();
     let store = fixture.native().await;
-    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL]).await;
+    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL, TOKENS]).await;
     let address = relay.admin_address().unwrap();
     let path = |group: &str| format!("/api/v1/sources/default/groups/{group}/pause");
     for (group, why) in [
@@ -348,7 +381,8 @@ async fn names_that_no_group_can_have_are_refused() {
         assert!(refused.body.contains(why), "{}", refused.body);
     }
     let reason = "{\"reason\":\"a\\u0000b\"}";
-    assert_eq!(ask(address, &format!("POST {}", path("g")), JSON, reason).await.status, 400);
+    let headers = format!("{KNOWN}{JSON}");
+    assert_eq!(ask(address, &format!("POST {}", path("g")), &headers, reason).await.status, 400);
     assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap(), []);
     // No event of it was written yet: it is held from its first one on.
     assert_eq!(post(address, &path(&"x".repeat(255)), JSON).await.status, 200);

@@ -43,7 +43,7 @@ fn a_configuration_does_not_show_its_secrets() {
     ] {
         let config = load(&format!(
             "database-url = '{url}'\nsink = 'webhook+https://me:CANARY@h/CANARY?x=CANARY'\n\
-             api-token = 'CANARY'\nadmin-token = 'CANARYCANARYCANARY'\nadmin = '0.0.0.0:1'\nwebhook-secrets = ['CANARY']\n\
+             api-token = 'CANARY'\nadmin-token = 'CANARY-of-the-tests'\nadmin = '0.0.0.0:1'\nwebhook-secrets = ['CANARY']\n\
              otlp-endpoint = 'https://me:CANARY@h/CANARY'\notlp-headers = 'key=CANARY'\n\
              api-proxy = 'http://me:CANARY@localhost/CANARY'"
         ))

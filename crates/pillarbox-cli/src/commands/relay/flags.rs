@@ -1,4 +1,6 @@
-//! Generates a flag for each key of the relay from the table of keys.
+//! Generates flags from the table of keys: all for the relay, some for other commands.
+
+use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use pillarbox_relay::config::{KEYS, Key, Section, ValueKind};
@@ -6,18 +8,48 @@ use pillarbox_relay::config::{KEYS, Key, Section, ValueKind};
 /// Keys that are options of every command.
 const COMMON: [&str; 4] = ["database-url", "layout", "schema", "table"];
 
-/// The keys that the command line sets, with their values.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Flags(Vec<(String, String)>);
+/// The keys that are flags of a command.
+pub(crate) trait Takes: Clone {
+    fn takes(key: &Key) -> bool;
+}
 
-impl Flags {
-    pub(crate) fn given(&self) -> Vec<(String, String)> {
-        self.0.clone()
+/// All keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelayKeys;
+
+impl Takes for RelayKeys {
+    fn takes(key: &Key) -> bool {
+        !COMMON.contains(&key.name)
     }
 }
 
-fn own() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(|key| !COMMON.contains(&key.name))
+/// The keys of the admin server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AdminKeys;
+
+impl Takes for AdminKeys {
+    fn takes(key: &Key) -> bool {
+        key.name == "admin" || key.name.starts_with("admin-")
+    }
+}
+
+/// The keys that the command line sets, with their values.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags<K = RelayKeys>(Vec<(String, String)>, PhantomData<K>);
+
+impl<K: Takes> Flags<K> {
+    pub(crate) fn given(&self) -> Vec<(String, String)> {
+        self.0.clone()
+    }
+
+    /// Those of these values whose keys the command takes.
+    pub(crate) fn only(values: Vec<(String, String)>) -> Vec<(String, String)> {
+        values.into_iter().filter(|(name, _)| Self::own().any(|key| key.name == name)).collect()
+    }
+
+    fn own() -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(|key| K::takes(key))
+    }
 }
 
 fn argument(key: &'static Key) -> Arg {
@@ -48,9 +80,9 @@ const fn heading(section: Section) -> &'static str {
     }
 }
 
-impl Args for Flags {
+impl<K: Takes> Args for Flags<K> {
     fn augment_args(command: Command) -> Command {
-        command.args(own().map(argument))
+        command.args(Self::own().map(argument))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -58,10 +90,10 @@ impl Args for Flags {
     }
 }
 
-impl FromArgMatches for Flags {
+impl<K: Takes> FromArgMatches for Flags<K> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |key: &Key| Some((key.name.to_owned(), matches.get_one::<String>(key.name)?.clone()));
-        Ok(Self(own().filter_map(given).collect()))
+        Ok(Self(Self::own().filter_map(given).collect(), PhantomData))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
