@@ -126,6 +126,7 @@ pub(crate) fn run(fixture: &dyn Fixture, site: Site, case: Case) -> Result<(), F
     let seed = std::env::var("PILLARBOX_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     let blame = |what: String, journal: &[Line]| {
+        keep(journal);
         Failed::from(format!("{what}\nrun it again with PILLARBOX_SEED={seed}\n{}", tail(journal)))
     };
     let mut crew = Crew::new(fixture, &site, case.mode, case.lease, seed)?;
@@ -144,6 +145,16 @@ pub(crate) fn run(fixture: &dyn Fixture, site: Site, case: Case) -> Result<(), F
             let shown = wrong.iter().take(10).cloned().collect::<Vec<_>>().join("\n");
             Err(blame(format!("{} findings, the first:\n{shown}", wrong.len()), &evidence.lines))
         }
+    }
+}
+
+/// Writes the whole journal to the file that `PILLARBOX_JOURNAL` names, for people who search for a fault.
+fn keep(journal: &[Line]) {
+    let Some(file) = std::env::var_os("PILLARBOX_JOURNAL") else { return };
+    let show = |line: &Line| format!("{:.3} {} {}\n", line.time.as_secs_f64(), line.by, line.what);
+    let text: String = journal.iter().map(show).collect();
+    if let Err(error) = std::fs::write(&file, text) {
+        let _ = writeln!(std::io::stdout(), "{} can't be written: {error}", file.display());
     }
 }
 

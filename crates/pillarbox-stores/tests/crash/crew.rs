@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Record, Status};
 use pillarbox::port::{HeldGroups, List, NodeInfo, Select};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::block_on;
 use crate::fixtures::{Fixture, Parcels, Site, Stop};
@@ -181,7 +182,18 @@ impl<'a> Crew<'a> {
         let label = self.label(name);
         self.report(&label, &What::Interrupted(self.interruptions.len()))?;
         self.signal(name, "STOP")?;
+        self.until_stopped(name)?;
         self.count(Fault::Stopped, label)
+    }
+
+    /// Waits until every thread of the process stands still. A busy machine may run them for a while after the signal, and
+    /// what they commit then would be missing among the pending events.
+    fn until_stopped(&self, name: char) -> Result<(), String> {
+        let hand = self.hands.get(&name).ok_or("nobody of that name")?;
+        match waitpid(Some(Pid::from_child(&hand.child)), WaitOptions::UNTRACED) {
+            Ok(Some((_, status))) if status.stopped() => Ok(()),
+            ended => Err(format!("{} was to be stopped: {ended:?}", hand.label)),
+        }
     }
 
     fn count(&mut self, fault: Fault, label: String) -> Result<(), String> {
