@@ -24,6 +24,8 @@ use crate::sessions::Holder;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long one call looks for held documents. The documents it has not tried by then count as held.
 const SEARCH: Duration = Duration::from_secs(1);
+/// How many parts one call tries even after that time, so that a slow server does not end the search of a small batch.
+const LEAST_PARTS: u32 = 64;
 /// A document that is held is left out of searches for this long.
 const LEFT_OUT: Duration = Duration::from_millis(250);
 /// A document is remembered this long after it was last found to be held.
@@ -145,13 +147,14 @@ struct Halves {
     /// The last part is tried first.
     parts: Vec<Range<usize>>,
     held: Vec<Range<usize>>,
+    tried: u32,
     until: Instant,
 }
 
 impl Halves {
     fn new(length: usize) -> Self {
         let whole = 0..length;
-        Self { parts: vec![whole], held: Vec::new(), until: Instant::now() + SEARCH }
+        Self { parts: vec![whole], held: Vec::new(), tried: 0, until: Instant::now() + SEARCH }
     }
 
     /// The next part to try, of at most `room` places. `None` if nothing is left to try, or no room or time.
@@ -159,9 +162,10 @@ impl Halves {
         if room == 0 {
             return None;
         }
-        if Instant::now() >= self.until {
+        if self.tried >= LEAST_PARTS && Instant::now() >= self.until {
             self.held.append(&mut self.parts);
         }
+        self.tried += 1;
         let part = self.parts.pop().filter(|part| !part.is_empty())?;
         let end = part.end.min(part.start.saturating_add(room));
         if end < part.end {
@@ -263,6 +267,16 @@ mod tests {
         assert_eq!(halves.held(&keys), [Bson::Int32(3), Bson::Int32(4), Bson::Int32(9)]);
         assert!(Halves::new(0).next(4).is_none());
         assert!(Halves::new(4).next(0).is_none(), "without room nothing is tried");
+    }
+
+    /// PBX-080
+    #[tokio::test]
+    async fn a_slow_search_tries_a_small_batch_to_its_end_and_a_large_one_in_part() {
+        let tried = |length: usize| {
+            let mut halves = Halves { until: Instant::now(), ..Halves::new(length) };
+            std::iter::from_fn(|| halves.next(1)).count()
+        };
+        assert_eq!((tried(6), tried(1_000)), (6, LEAST_PARTS as usize));
     }
 
     /// PBX-080
