@@ -8,7 +8,7 @@ use super::deliver::ListenerSink;
 use super::poller::{PollHandler, Polled};
 use super::{InFlightSet, InFlightTracker, Interceptor, ListenerRegistry};
 use crate::engine::{Core, Engine, EngineParts, EngineSettings, Shared};
-use crate::model::{Invalid, OwnerId, Row, Slot, Status};
+use crate::model::{Invalid, OwnerId, Row, Slot, Status, Token};
 use crate::port::{DeliveryPath, Fence, MetricsExporter, NoMetrics, Sink, Store};
 
 /// Configures a [`Dispatcher`].
@@ -147,6 +147,10 @@ impl PollHandler for Dispatcher {
         self.cold_room()
     }
 
+    fn records_lapsed(&self) -> bool {
+        true
+    }
+
     fn poll_begins(&self) {
         self.shared.with(Core::poll_begins);
     }
@@ -169,7 +173,7 @@ fn row(polled: Polled) -> Row {
         expires_at: None,
         token: polled.token,
         last_error: None,
-        lapsed: false,
+        lapsed: polled.lapsed && polled.token != Token::default(),
         group: None,
         bytes: polled.event.size(),
         event: Ok(polled.event),

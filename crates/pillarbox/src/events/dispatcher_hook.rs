@@ -30,8 +30,13 @@ impl WriterHook for DispatcherWriterHook {
         for (event, row) in events.iter().zip(rows) {
             // Expiry is decided by the database's clock, which only a read returns.
             if row.fresh && !row.delayed && event.expires().is_none() {
-                let polled =
-                    Polled { event: event.clone(), attempts: 0, seq: row.seq, token: Token::default() };
+                let polled = Polled {
+                    event: event.clone(),
+                    attempts: 0,
+                    seq: row.seq,
+                    token: Token::default(),
+                    lapsed: false,
+                };
                 self.dispatcher.enqueue_hot(polled);
             }
         }

@@ -31,6 +31,9 @@ pub struct Polled {
     pub seq: Seq,
     /// Token of the claim; zero if the row was only read.
     pub token: Token,
+    /// Whether the last claim expired without an outcome and `attempts` does not count that as an attempt: the
+    /// event may have crashed its process.
+    pub lapsed: bool,
 }
 
 /// Receives the events that a poller finds, and settles them.
@@ -42,6 +45,12 @@ pub trait PollHandler: Send + Sync + 'static {
     /// Maximum number of events that the handler has room for; the poller reads no more than that.
     fn available(&self) -> usize {
         usize::MAX
+    }
+
+    /// Whether the handler records the attempts of events whose last claim expired. Otherwise the poller records
+    /// them for all such events that it claims, since any of them may have crashed the process.
+    fn records_lapsed(&self) -> bool {
+        false
     }
 
     /// Called before rows are read.
@@ -207,25 +216,26 @@ impl Inner {
         for row in rows.by_ref() {
             let (seq, id, token) = (row.seq, row.id.clone(), row.token);
             let attempts = untried(&row);
+            let back = given_back(&row);
             let change = match deliverable(row, now).map(|polled| self.handler.handle(polled)) {
                 Ok(true) => {
                     taken += 1;
                     continue;
                 }
-                Ok(false) => Change::Release { attempts },
+                Ok(false) => back.clone(),
                 Err(error) => {
                     tracing::error!(event = ?id, error, "event is dead");
                     Change::Dead { error, counts: Counts::NotMade(attempts), blocks: None }
                 }
             };
-            let refused = matches!(change, Change::Release { .. });
+            let refused = change == back;
             self.settle(vec![Outcome { seq, id, token, change }]).await?;
             if refused {
                 break;
             }
         }
         let back = rows.map(|row| {
-            let change = Change::Release { attempts: untried(&row) };
+            let change = given_back(&row);
             Outcome { seq: row.seq, id: row.id, token: row.token, change }
         });
         self.settle(back.collect()).await?;
@@ -254,7 +264,12 @@ impl Inner {
         let topics = Arc::default();
         let request =
             Claim { from: ClaimFrom::Events, topics, owner, lease, rows, bytes, skip_recent, now: None };
-        Ok((claim_at_once(&*self.store, request).await?, fetched.now))
+        if self.handler.records_lapsed() {
+            return Ok((self.store.claim(request).await?, fetched.now));
+        }
+        let mut rows = claim_at_once(&*self.store, request).await?;
+        rows.iter_mut().for_each(|row| row.lapsed = false);
+        Ok((rows, fetched.now))
     }
 
     /// Settles outcomes. Releases are only sent for claimed rows: a row that was only read is still pending.
@@ -277,11 +292,21 @@ fn untried(row: &Row) -> u32 {
     row.attempts.saturating_sub(u32::from(row.token != Token::default()))
 }
 
+/// Returns a row to the store untried. If the last claim expired, this one is made to expire too: a release would
+/// erase that fact.
+fn given_back(row: &Row) -> Change {
+    if row.lapsed {
+        Change::Extend { lease: Duration::ZERO }
+    } else {
+        Change::Release { attempts: untried(row) }
+    }
+}
+
 /// Converts a row for the handler, or returns the reason why its event is dead.
 fn deliverable(row: Row, now: Timestamp) -> Result<Polled, String> {
     let event = row.event.map_err(|why| why.error())?;
     if row.expires_at.is_some_and(|at| at <= now) {
         return Err("expired before it was delivered".to_owned());
     }
-    Ok(Polled { event, attempts: row.attempts, seq: row.seq, token: row.token })
+    Ok(Polled { event, attempts: row.attempts, seq: row.seq, token: row.token, lapsed: row.lapsed })
 }

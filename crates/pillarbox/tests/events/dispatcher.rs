@@ -24,7 +24,7 @@ pub(crate) async fn rows(store: &Watched, ids: &[&str]) -> Vec<Polled> {
     let rows =
         events.iter().map(|event| NewRow { event: event.clone(), placement: Placement::Slot }).collect();
     let written = store.inner.write(Write { rows, now: None }).await.unwrap();
-    let polled = |(event, seq)| Polled { event, attempts: 0, seq, token: Token::default() };
+    let polled = |(event, seq)| Polled { event, attempts: 0, seq, token: Token::default(), lapsed: false };
     events.into_iter().zip(written.into_iter().map(|one| one.seq)).map(polled).collect()
 }
 

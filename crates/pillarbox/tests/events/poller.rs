@@ -322,3 +322,65 @@ async fn what_has_expired_is_never_handed_over_and_dies_with_the_reason() {
         assert_eq!(record.last_error.as_deref(), Some("expired before it was delivered"));
     }
 }
+
+/// PBX-070, EVT-085: an event that ends its process dies of it, and what was claimed beside it pays nothing. The first
+/// process had sent it beside others, so its end does not count against it.
+#[tokio::test(start_paused = true)]
+async fn a_claimed_event_that_crashes_its_process_dies_and_its_neighbours_do_not() {
+    const ATTEMPTS: u32 = 3;
+    const PROCESSES: u32 = 1 + ATTEMPTS;
+    let store = Watched::new();
+    rows(&store, &["killer", "a", "b"]).await;
+    let (sent, seen) = (Arc::new(Semaphore::new(0)), Seen::new());
+    for process in 0..=PROCESSES {
+        let mut listeners = Listeners::new();
+        let (reached, noted) = (Arc::clone(&sent), seen.clone());
+        let listener = move |event: pillarbox::Event| {
+            let killer = event.id().as_str() == "killer";
+            reached.add_permits(usize::from(killer));
+            noted.note(event);
+            async move { if killer { std::future::pending().await } else { Ok::<_, pillarbox::Failure>(()) } }
+        };
+        listeners.register("t", listener).unwrap();
+        let settings = claiming(&format!("process{process}"), Duration::from_secs(60));
+        let owner = settings.claim.clone().unwrap().owner;
+        let engine = EngineSettings { workers: 1, max_attempts: ATTEMPTS, ..EngineSettings::default() };
+        let builder = Dispatcher::builder(Arc::new(store.clone()), listeners).settings(engine);
+        let dispatcher = Arc::new(builder.claimed_by(owner).start().unwrap());
+        let poller = Poller::new(Arc::new(store.clone()), dispatcher.clone(), settings).unwrap();
+        assert_eq!(poller.poll().await.unwrap(), 3);
+        if process < PROCESSES {
+            sent.acquire().await.unwrap().forget();
+            // Dropped with its claims: the process is gone.
+            tokio::time::advance(Duration::from_secs(60)).await;
+            continue;
+        }
+        let killer = store.until("killer", Status::Dead).await;
+        let error = killer.last_error.unwrap();
+        assert!(error.contains("the process ended during its last attempt"), "{error}");
+        for id in ["a", "b"] {
+            assert_eq!(store.until(id, Status::Done).await.attempts, 2, "its claim, and its attempt alone");
+        }
+        dispatcher.close().await;
+    }
+    assert_eq!(seen.ids(), ["killer", "killer", "killer", "killer", "a", "b"]);
+}
+
+/// PBX-070: a handler without room leaves the trace of a claim that ran out.
+#[tokio::test(start_paused = true)]
+async fn a_lapsed_claim_that_is_given_back_stays_lapsed() {
+    let store = Watched::new();
+    rows(&store, &["a"]).await;
+    poller(&store, &Basket::of(1, true), claiming("gone", Duration::from_secs(60))).poll().await.unwrap();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let settings = EngineSettings { cold_rows: 1, ..EngineSettings::default() };
+    let builder = Dispatcher::builder(Arc::new(store.clone()), Listeners::new()).settings(settings);
+    let dispatcher = Arc::new(builder.start().unwrap());
+    dispatcher.close().await;
+    let full =
+        Poller::new(Arc::new(store.clone()), dispatcher, claiming("full", Duration::from_secs(60))).unwrap();
+    assert_eq!(full.poll().await.unwrap(), 0, "it is closed");
+    let basket = Basket::of(1, true);
+    poller(&store, &basket, claiming("next", Duration::from_secs(60))).poll().await.unwrap();
+    assert_eq!(basket.taken.lock().unwrap()[0].attempts, 2, "the claim that ran out counts");
+}

@@ -30,7 +30,10 @@ async fn no_debug_output_of_a_public_type_shows_them() {
     hidden(format!("{:?} {raw:?} {:?} {:?}", secret("a"), event, event.payload()));
     hidden(format!("{:?} {:?}", event.headers(), Payload::Bytes(CANARY.as_bytes().into())));
     hidden(format!("{:?}", NewRow { event: event.clone(), placement: Placement::Slot }));
-    hidden(format!("{:?}", Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0) }));
+    hidden(format!(
+        "{:?}",
+        Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0), lapsed: false }
+    ));
     hidden(format!("{:?}", Delivery::first(event.clone())));
     let store = Watched::new();
     let rows = vec![NewRow { event, placement: Placement::Slot }];

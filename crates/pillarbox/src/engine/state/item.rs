@@ -165,7 +165,7 @@ impl Item {
 
     /// Notes that the store has recorded the next attempt. For a taken row, the take has already counted it.
     pub(crate) fn record_here(&mut self) {
-        self.attempts += u32::from(!self.is_taken());
+        self.attempts += u32::from(!self.custody.counts_ahead());
         self.recorded = Recorded::Here;
     }
 
@@ -191,7 +191,7 @@ impl Item {
 
     /// Returns the row untried. A record that an earlier process made of the current attempt stays.
     pub(crate) fn release(&self) -> Change {
-        let recorded = self.recorded == Recorded::Before && self.is_taken();
+        let recorded = self.recorded == Recorded::Before && self.custody.counts_ahead();
         Change::Release { attempts: self.not_made().attempts() + u32::from(recorded) }
     }
 
@@ -211,7 +211,7 @@ impl Item {
 
     /// Whether all allowed attempts were begun before.
     pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
-        if self.is_taken() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
+        if self.custody.counts_ahead() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
     }
 
     /// Maximum size of a batch that contains this event. An event that has failed before is sent alone.

@@ -207,8 +207,10 @@ impl Core {
             return false;
         }
         let custody = Custody::HandedIn(row.token);
+        // The caller's last claim expired, so the row may have crashed its process.
+        let suspicion = Suspicion::Of(row.lapsed);
         // An event that is in memory already counts as accepted.
-        drop(self.admit(Arrival { custody, path, ..Arrival::of(row, now) }, now));
+        drop(self.admit(Arrival { custody, path, suspicion, ..Arrival::of(row, now) }, now));
         true
     }
 
