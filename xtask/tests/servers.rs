@@ -32,8 +32,10 @@ impl Sandbox {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        xtask.arg("servers").args(arguments).env("TMPDIR", &self.temp).env_remove(URL);
+        // A background job of a script ignores the interrupts that some tests send.
+        let mut xtask = Command::new("/usr/bin/env");
+        xtask.args(["--default-signal=INT", env!("CARGO_BIN_EXE_xtask"), "servers"]);
+        xtask.args(arguments).env("TMPDIR", &self.temp).env_remove(URL);
         xtask
     }
 
