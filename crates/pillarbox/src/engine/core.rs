@@ -25,7 +25,7 @@ use super::state::schedule::{ReadSchedule, Reader};
 use super::state::settings::EngineSettings;
 use super::state::settle_queue::{SettleQueue, Unsettled};
 use super::state::slots::Slots;
-use super::tally::Tally;
+use super::tally::{Notice, Tally};
 use super::tasks::caught::CaughtPolicy;
 use crate::model::{GroupKey, Lane, NodeId, Slot};
 use crate::port::{ByteLimits, Change, DeliveryPath, Fence, Outcome};
@@ -199,7 +199,8 @@ impl Core {
 
     /// Reports a recovery of the sink, once it has been quiet for long enough.
     pub(super) fn check_recovery(&mut self, now: Instant) {
-        self.tally.sink.extend(self.failures.recovered(now));
+        let news = self.failures.recovered(now);
+        self.tally.notices.extend(news.map(Notice::Sink));
     }
 
     pub(crate) fn settings(&self) -> &EngineSettings {

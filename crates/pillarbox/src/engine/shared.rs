@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::state::settings::EngineSettings;
-use super::tally::Tally;
 use super::tasks::caught::called;
 use crate::model::{Event, EventId, Lane, Written};
 use crate::port::{AnyTable, ErrorKind, MetricsExporter, Sink, StoreError};
@@ -86,7 +85,7 @@ impl Shared {
                 notify.notify_one();
             }
         }
-        if tally != Tally::default() {
+        if !tally.is_empty() {
             tally.report(self);
         }
         result

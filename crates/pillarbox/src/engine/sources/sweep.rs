@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::slots::SlotSource;
 use crate::engine::core::{Core, Phase};
+use crate::engine::tally::Notice;
 use crate::model::{Row, Seq};
 use crate::port::{Cursor, Fetch, Fetched, Order, Scope};
 
@@ -79,7 +80,7 @@ impl SlotSource {
         match (lowest, last) {
             (Some(lowest), _) => {
                 // All other passed rows have higher numbers, so the ordinary reads find them from here on.
-                core.tally.passed_by = Some((count as u64, lowest));
+                core.tally.notices.push(Notice::Passed { events: count as u64, first: lowest });
                 core.reads.reread_from(lowest);
                 core.reads.wake = true;
                 self.sweep_later(core, now);

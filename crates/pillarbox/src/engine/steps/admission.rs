@@ -8,7 +8,7 @@ use crate::engine::core::Core;
 use crate::engine::state::item::{Custody, Item, Recorded};
 use crate::engine::state::leases::HeldLease;
 use crate::engine::state::settle_queue::Unsettled;
-use crate::engine::tally::Death;
+use crate::engine::tally::{Death, Notice};
 use crate::model::{EventId, GroupKey, Row, Seq, Slot, Status, Token};
 use crate::port::{Change, DeliveryPath, Outcome};
 
@@ -80,7 +80,8 @@ impl Core {
                 let error = undeliverable
                     .map_or_else(|why| self.undecodable(&id, &why.error()), |_| EXPIRED.to_owned());
                 let (event, why) = (id.clone(), error.clone());
-                self.tally.dead.push(Death { event, event_type, group, attempts, error: why });
+                let death = Death { event, event_type, group, attempts, error: why };
+                self.tally.notices.push(Notice::Dead(death));
                 let change = Change::Dead { error, counts: custody.untried(attempts), blocks: None };
                 self.settle_unadmitted(outcome(change), slot, None, now);
                 return None;
@@ -116,7 +117,8 @@ impl Core {
     }
 
     fn undecodable(&mut self, id: &EventId, error: &str) -> String {
-        self.tally.undecodable.push((id.clone(), error.to_owned()));
+        let notice = Notice::Undecodable { event: id.clone(), error: error.to_owned() };
+        self.tally.notices.push(notice);
         error.to_owned()
     }
 

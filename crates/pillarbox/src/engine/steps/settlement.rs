@@ -10,6 +10,7 @@ use crate::engine::state::breaker::Outlook;
 use crate::engine::state::busy::Tried;
 use crate::engine::state::groups::GroupHold;
 use crate::engine::state::settle_queue::{Due, Unsettled};
+use crate::engine::tally::Notice;
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
@@ -114,7 +115,7 @@ impl Core {
             self.confirm(outcome, slot, group, changed, now);
         }
         let waits = self.settles.answered(batch.tried, confirmed, set_aside, batch.repeats, now);
-        self.tally.busy = waits.or(self.tally.busy);
+        self.tally.notices.extend(waits.map(Notice::Busy));
         if settled.reused {
             // Sequence numbers were reused, so unread rows may lie below the cursor.
             self.slots.suspect_any_number();

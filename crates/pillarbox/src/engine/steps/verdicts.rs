@@ -11,7 +11,7 @@ use crate::engine::state::groups::GroupHold;
 use crate::engine::state::item::{Custody, Item, Job, Tried};
 use crate::engine::state::settings::OnDead;
 use crate::engine::state::settle_queue::Unsettled;
-use crate::engine::tally::Death;
+use crate::engine::tally::{Death, Notice};
 use crate::model::GroupKey;
 use crate::port::{Cause, Change, DeliveryPath, Verdict, Wait};
 
@@ -297,13 +297,13 @@ impl Core {
         fault: bool,
         now: Instant,
     ) -> Continue {
-        self.tally.dead.push(Death {
+        self.tally.notices.push(Notice::Dead(Death {
             event: item.id().clone(),
             event_type: Some(item.event.event_type().to_owned()),
             group: item.group.clone(),
             attempts: item.attempt(),
             error: error.clone(),
-        });
+        }));
         // An attempt that was recorded ahead counts: it may have been made by a process that crashed.
         let counted = tried == Tried::Yes || item.is_recorded_ahead();
         let counts = if counted { item.made() } else { item.not_made() };
@@ -327,12 +327,14 @@ impl Core {
 
     fn sink_accepted(&mut self, now: Instant) {
         self.breaker.accepted();
-        self.tally.sink.extend(self.failures.accepted(now));
+        let news = self.failures.accepted(now);
+        self.tally.notices.extend(news.map(Notice::Sink));
     }
 
     fn log_failure(&mut self, sent: &mut SentTogether, cause: Cause, error: &str, now: Instant) {
         if !std::mem::replace(&mut sent.logged, true) {
-            self.tally.sink.extend(self.failures.failed(cause, error, now));
+            let news = self.failures.failed(cause, error, now);
+            self.tally.notices.extend(news.map(Notice::Sink));
         }
     }
 
