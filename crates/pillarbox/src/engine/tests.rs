@@ -359,3 +359,19 @@ fn outcomes_of_claims_wait_for_half_a_claim_at_most() {
     let NextSettle::Batch { batch, .. } = core.next_settle(now) else { panic!("it is settled") };
     assert_eq!(batch.outcomes.len(), 20);
 }
+
+/// OBX-059: the claim was asked for before the renewal, which could not include its rows yet.
+#[test]
+fn a_renewal_does_not_prolong_a_claim_that_was_still_under_way() {
+    let now = Instant::now();
+    let mut core = worker_with(1, Sizing::Fixed, now);
+    let renewed = now + Duration::from_secs(40);
+    core.extended(&[], &Settled::all_but(Vec::new()), renewed);
+    assert_eq!(core.claimed_until(), Some(renewed));
+    let event = Event::text("a", "{}").id("2").build().unwrap();
+    let late = Row { event: Ok(event), token: Token(1), attempts: 1, ..row(2) };
+    let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
+    let until = now + Duration::from_secs(30);
+    assert!(merge(&mut core, ReadResult::Claimed { rows: vec![late], clock, until }, now).is_empty());
+    assert_eq!(core.claimed_until(), Some(until));
+}
