@@ -135,6 +135,15 @@ impl InFlightIds {
         }
     }
 
+    /// Forgets a settled id whose row a caller has claimed. Unlike a read, a claim returns no row that was settled
+    /// before it.
+    pub(crate) fn claimed(&mut self, id: &EventId) {
+        if let Some(place) = self.after_read.iter().position(|settled| settled == id) {
+            self.after_read.swap_remove(place);
+            self.forget(id);
+        }
+    }
+
     pub(crate) fn read_began(&mut self) {
         self.reads += 1;
     }
