@@ -201,6 +201,20 @@ mod tests {
         assert!(ids.admit(&id("a"), Seq(1)));
     }
 
+    /// PBX-012: the claim is newer than the settle, although the read that makes it began before.
+    #[test]
+    fn an_event_that_is_claimed_after_its_settle_is_not_known() {
+        let mut ids = InFlightIds::default();
+        assert!(ids.admit(&id("a"), Seq(1)));
+        ids.read_began();
+        ids.settled(&id("a"));
+        ids.claimed(&id("a"));
+        assert!(ids.admit(&id("a"), Seq(1)));
+        ids.claimed(&id("a"));
+        ids.read_merged();
+        assert!(!ids.admit(&id("a"), Seq(1)), "it is in memory");
+    }
+
     /// PBX-012
     #[test]
     fn an_event_that_was_moved_before_its_settle_was_confirmed_is_read_again() {
