@@ -463,7 +463,8 @@ impl Core {
         let change = match item.recorded {
             _ if self.leases.lost(&item) => None,
             Recorded::Here => Some(item.release()),
-            _ => item.is_led().then(|| item.release()),
+            // Claims of the queue are returned all together.
+            _ => (self.is_leased(&item.custody) && !item.is_claimed()).then(|| item.give_back()),
         };
         match change {
             Some(change) => self.settle_later(item, change, GroupDuringSettle::Waits, now),

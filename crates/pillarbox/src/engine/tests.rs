@@ -15,7 +15,8 @@ use super::steps::dispatch::{Delivered, Next};
 use super::steps::settlement::NextSettle;
 use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Slot, Status, Token};
 use crate::port::{
-    Change, Counts, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Outcome, Scope, Settled, Verdict,
+    Change, Counts, Cursor, DeliveryPath, Fence, Fetched, HeldSlot, Membership, Order, Outcome, Scope,
+    Settled, Verdict,
 };
 use crate::rules::Lease;
 
@@ -275,6 +276,33 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
     assert!(matches!(core.next_job(now), Next::Job(_)));
 }
 
+/// PBX-070: a poller claims an event again before the answer to its outcome.
+#[test]
+fn a_claim_of_a_poller_that_follows_a_settled_outcome_is_given_back() {
+    let now = Instant::now();
+    let mut core = Core::new(EngineSettings::default(), 1);
+    core.settle_by(Fence::Owner(OwnerId::random()));
+    let event = Event::text("a", "{}").id("7").build().unwrap();
+    let claimed = |token, attempts| Row { event: Ok(event.clone()), token: Token(token), attempts, ..row(7) };
+    assert!(core.hand_in(claimed(1, 1), DeliveryPath::Cold, now));
+    let Next::Job(job) = core.next_job(now) else { panic!("it is delivered") };
+    let failed = Verdict::Failed { error: "no".to_owned(), after: Some(Duration::ZERO) };
+    core.finish(job, Delivered::Verdicts(vec![failed]), now);
+    let settle = |core: &mut Core, after: u64, again: Option<Row>| {
+        let at = now + Duration::from_secs(after);
+        let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(at) else { panic!("it settles") };
+        assert!(again.is_none_or(|row| core.hand_in(row, DeliveryPath::Cold, at)));
+        let outcome = batch.outcomes[0].clone();
+        core.settled(batch, &Settled::all_but(Vec::new()), incarnation, at);
+        (outcome.token, outcome.change)
+    };
+    assert_eq!(settle(&mut core, 1, Some(claimed(2, 2))).0, Token(1));
+    assert_eq!(settle(&mut core, 2, None), (Token(2), Change::Release { attempts: 1 }));
+    assert!(core.all_settled());
+    assert!(core.hand_in(claimed(3, 2), DeliveryPath::Cold, now));
+    assert!(matches!(core.next_job(now), Next::Job(_)));
+}
+
 /// PBX-014: a store may settle a batch in any order, and another may have locked the row for one part of it.
 #[test]
 fn an_attempt_is_written_before_what_came_of_it() {
@@ -358,4 +386,20 @@ fn outcomes_of_claims_wait_for_half_a_claim_at_most() {
     }
     let NextSettle::Batch { batch, .. } = core.next_settle(now) else { panic!("it is settled") };
     assert_eq!(batch.outcomes.len(), 20);
+}
+
+/// OBX-059: the claim was asked for before the renewal, which could not include its rows yet.
+#[test]
+fn a_renewal_does_not_prolong_a_claim_that_was_still_under_way() {
+    let now = Instant::now();
+    let mut core = worker_with(1, Sizing::Fixed, now);
+    let renewed = now + Duration::from_secs(40);
+    core.extended(&[], &Settled::all_but(Vec::new()), renewed);
+    assert_eq!(core.claimed_until(), Some(renewed));
+    let event = Event::text("a", "{}").id("2").build().unwrap();
+    let late = Row { event: Ok(event), token: Token(1), attempts: 1, ..row(2) };
+    let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
+    let until = now + Duration::from_secs(30);
+    assert!(merge(&mut core, ReadResult::Claimed { rows: vec![late], clock, until }, now).is_empty());
+    assert_eq!(core.claimed_until(), Some(until));
 }

@@ -84,7 +84,7 @@ impl Drop for Polling<'_> {
 pub struct ClaimLocking {
     /// Owner of the claims. Must be unique among concurrent pollers.
     pub owner: OwnerId,
-    /// How long a claim is valid.
+    /// How long a claim is valid. After that another poller may claim the event, although its handler still holds it.
     pub lease: Lease,
 }
 

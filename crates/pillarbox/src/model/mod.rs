@@ -4,6 +4,7 @@ mod column;
 mod decode;
 mod event;
 mod event_payload;
+mod field_names;
 pub mod flowcatalyst;
 mod group;
 mod headers;

@@ -1,23 +1,25 @@
 //! Reads JSON payloads, with errors that name the field and contain nothing of the payload.
 
+use std::collections::HashSet;
+
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
 use super::Invalid;
-
-/// Longest key that an error shows. Names of fields are shorter.
-const KEY_MAX: usize = 64;
+use super::field_names::{FieldNames, Noting};
 
 pub(super) fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, Invalid> {
+    let error = match serde_json::from_slice(json) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    // Reads it again, more slowly, for the place of the error and the names of the fields.
+    let names = FieldNames::default();
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let read = serde_path_to_error::deserialize(&mut reader);
-    let problem = match read {
-        Ok(value) => match reader.end() {
-            Ok(()) => return Ok(value),
-            Err(error) => explain("", &error),
-        },
-        Err(error) => explain(&path(error.path()), error.inner()),
+    let problem = match serde_path_to_error::deserialize::<_, T>(Noting::new(&mut reader, &names)) {
+        Ok(_) => explain("", &error),
+        Err(error) => explain(&path(error.path(), &names.borrow()), error.inner()),
     };
     let reason = format!("no {}: {problem}", std::any::type_name::<T>());
     Err(Invalid::Malformed { field: "payload", reason })
@@ -52,7 +54,7 @@ fn fault(message: &str) -> Option<String> {
 }
 
 /// The path to the value. A key that is no name of a field is part of the payload and left out.
-fn path(path: &serde_path_to_error::Path) -> String {
+fn path(path: &serde_path_to_error::Path, names: &HashSet<&'static str>) -> String {
     let mut text = String::new();
     for segment in path {
         let key = match segment {
@@ -60,8 +62,10 @@ fn path(path: &serde_path_to_error::Path) -> String {
                 text.push_str(&format!("[{index}]"));
                 continue;
             }
-            Segment::Map { key } | Segment::Enum { variant: key } if is_name(key) => key.as_str(),
-            Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => "?",
+            Segment::Map { key } if names.contains(key.as_str()) => key.as_str(),
+            // The type has this variant, or its contents would not have been read.
+            Segment::Enum { variant } => variant.as_str(),
+            Segment::Map { .. } | Segment::Unknown => "?",
         };
         if !text.is_empty() {
             text.push('.');
@@ -69,10 +73,6 @@ fn path(path: &serde_path_to_error::Path) -> String {
         text.push_str(key);
     }
     text
-}
-
-fn is_name(key: &str) -> bool {
-    key.len() <= KEY_MAX && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 #[cfg(test)]
@@ -132,5 +132,43 @@ mod tests {
     fn an_error_shows_no_value_and_no_key_of_the_payload() {
         let problem = problem(r#"{"order":1,"items":[],"notes":{"ann@example.com":"s3cret, expected a"}}"#);
         assert!(problem.starts_with("`notes.?`: expected u8, at"), "{problem}");
+    }
+
+    /// PBX-210
+    #[test]
+    fn a_key_that_looks_like_the_name_of_a_field_is_not_shown() {
+        let problem = problem(r#"{"order":1,"items":[],"notes":{"sk_live_1f2e":"s3cret"}}"#);
+        assert!(problem.starts_with("`notes.?`: expected u8, at"), "{problem}");
+    }
+
+    /// PBX-210
+    #[test]
+    fn fields_inside_of_every_kind_of_type_are_named() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        enum Paid {
+            ByCard { cards: Option<Vec<(u8, Card)>> },
+            By(Box<Card>),
+        }
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        struct Card {
+            number: Number,
+        }
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read")]
+        struct Number(u64);
+        for (json, expected) in [
+            (
+                r#"{"ByCard":{"cards":[[1,{"number":"s3cret"}]]}}"#,
+                "`ByCard.cards[0][1].number`: expected u64, at",
+            ),
+            (r#"{"By":{"number":"s3cret"}}"#, "`By.number`: expected u64, at"),
+            (r#"{"s3cret":{}}"#, "expected `ByCard` or `By`, at"),
+        ] {
+            let error = read_json::<Paid>(json.as_bytes()).unwrap_err().to_string();
+            let (_, problem) = error.split_once("Paid: ").expect("the type's name");
+            assert!(problem.starts_with(expected), "{problem} for {json}");
+        }
     }
 }

@@ -95,3 +95,28 @@ async fn a_failure_that_was_not_settled_is_delivered_again_in_its_place() {
     assert_eq!(record(&store, "g1").await.status, Status::Dead);
     engine.close().await;
 }
+
+/// PBX-220: one failure is settled again because the answer was lost, and waits for a lock. Another one, which waits for
+/// a lock too, was not settled before.
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_not_refused_because_another_one_is_repeated() {
+    let store = MemoryStore::new();
+    let tampered = Tampered::new(&store);
+    let sink = Scripted::new(|_| NO());
+    let mut engine = engine(tampered.clone(), sink.clone(), ordered(OnDead::Skip, 9), 1).await;
+    pass(Duration::from_secs(1)).await;
+    tampered.next(Call::Settle, How::Fail);
+    tampered.lock(&["a"]);
+    write(&store, "a", Some("g")).await;
+    pass(Duration::from_secs(10)).await;
+    tampered.lock(&["a", "b"]);
+    write(&store, "b", Some("h")).await;
+    pass(Duration::from_secs(10)).await;
+    tampered.lock(&["a"]);
+    assert_eq!(until(&store, "b", Status::Retry).await.attempts, 1);
+    let sent: Vec<_> = sink.sent().into_iter().filter(|(id, _)| id == "b").collect();
+    assert_eq!(sent, [("b".to_owned(), 1)]);
+    tampered.let_be();
+    tampered.lock(&[]);
+    engine.close().await;
+}

@@ -21,6 +21,7 @@ mod interceptors;
 mod listeners;
 mod observe;
 mod poller;
+mod poller_claims;
 mod purge;
 mod registry;
 mod routes;

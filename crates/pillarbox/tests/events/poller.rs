@@ -34,8 +34,12 @@ impl Default for Basket {
 }
 
 impl Basket {
-    fn of(room: usize, honest: bool) -> Arc<Self> {
+    pub(crate) fn of(room: usize, honest: bool) -> Arc<Self> {
         Arc::new(Self { room: AtomicUsize::new(room), honest, ..Self::default() })
+    }
+
+    pub(crate) fn attempts(&self) -> Vec<u32> {
+        self.taken.lock().unwrap().iter().map(|polled| polled.attempts).collect()
     }
 
     fn ids(&self) -> Vec<String> {
@@ -58,11 +62,11 @@ impl PollHandler for Basket {
     }
 }
 
-fn poller(store: &Watched, basket: &Arc<Basket>, settings: PollerSettings) -> Poller {
+pub(crate) fn poller(store: &Watched, basket: &Arc<Basket>, settings: PollerSettings) -> Poller {
     Poller::new(Arc::new(store.clone()), basket.clone(), settings).unwrap()
 }
 
-fn claiming(owner: &str, lease: Duration) -> PollerSettings {
+pub(crate) fn claiming(owner: &str, lease: Duration) -> PollerSettings {
     let claim = ClaimLocking { owner: OwnerId::new(owner).unwrap(), lease: Lease::new(lease).unwrap() };
     PollerSettings { claim: Some(claim), ..PollerSettings::default() }
 }

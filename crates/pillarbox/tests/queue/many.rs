@@ -318,6 +318,8 @@ enum Fault {
     NoRenewal,
     /// Claims that are made beside another one fail.
     FailsBeside,
+    /// The first settle of an outcome fails.
+    FirstSettle,
 }
 
 /// A store whose claims fail, never end, or take long.
@@ -327,11 +329,13 @@ struct Bad {
     claims: Arc<AtomicUsize>,
     /// Claims under way.
     under_way: Arc<AtomicUsize>,
+    settles: AtomicUsize,
 }
 
 impl Bad {
     fn new(name: &str, fault: Fault, claims: &Arc<AtomicUsize>) -> Self {
-        Self { inner: named(name), fault, claims: Arc::clone(claims), under_way: Arc::default() }
+        let (inner, claims) = (named(name), Arc::clone(claims));
+        Self { inner, fault, claims, under_way: Arc::default(), settles: AtomicUsize::default() }
     }
 }
 
@@ -345,6 +349,10 @@ impl Table for Bad {
     fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         let renews = request.outcomes.iter().any(|outcome| matches!(outcome.change, Change::Extend { .. }));
         if renews && self.fault == Fault::NoRenewal {
+            let down = StoreError::new(ErrorKind::Unavailable, "settle", "bad", "down");
+            return Box::pin(async { Err(down) });
+        }
+        if self.fault == Fault::FirstSettle && !renews && self.settles.fetch_add(1, Ordering::SeqCst) == 0 {
             let down = StoreError::new(ErrorKind::Unavailable, "settle", "bad", "down");
             return Box::pin(async { Err(down) });
         }
@@ -377,7 +385,7 @@ impl Store for Bad {
             match self.fault {
                 Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
                 Fault::Hangs => std::future::pending().await,
-                Fault::NoRenewal => self.inner.claim(request).await,
+                Fault::NoRenewal | Fault::FirstSettle => self.inner.claim(request).await,
                 Fault::FailsBeside => {
                     let beside = self.under_way.fetch_add(1, Ordering::SeqCst);
                     tokio::task::yield_now().await;
@@ -497,4 +505,22 @@ async fn a_backlog_is_claimed_by_two_claims_at_once() {
     seen.until(2_500).await;
     worker.close().await;
     assert_eq!(seen.all().len(), 2_500, "each once");
+}
+
+/// PBX-220: no time has passed since the message became due, so the time alone does not tell that it was not settled.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_of_a_claim_that_was_not_settled_is_settled_by_the_next_call() {
+    let queue = pillarbox::Queue::new(Bad::new("once", Fault::FirstSettle, &Arc::default()));
+    let seen = Seen::default();
+    let noted = seen.clone();
+    let refuses = move |message: Message| {
+        noted.add(message);
+        std::future::ready(Err(Failure::permanent("no")))
+    };
+    let worker = queue.worker().handler("t", refuses).start().unwrap();
+    pass(secs(1)).await;
+    let id = queue.enqueue(message("t")).await.unwrap().message;
+    until(&queue, &id, pillarbox::model::Status::Dead).await;
+    assert_eq!(seen.all().len(), 1);
+    worker.close().await;
 }

@@ -73,9 +73,9 @@ impl RowSource for ClaimSource {
         if core.phase != Phase::Running {
             return rows.into_iter().map(back).collect();
         }
-        if core.leases.is_empty() {
-            core.renew_lease(until);
-        }
+        // These rows may have been claimed before the last renewal, which did not include them.
+        let until = core.claimed_until().map_or(until, |renewed| renewed.min(until));
+        core.renew_lease(until);
         let mut given_back = Vec::new();
         for row in rows {
             // The row was claimed again before its last outcome was confirmed. Releasing it prevents a

@@ -1,6 +1,6 @@
 //! Busy outcomes: other transactions have locked their rows, so they are settled again later.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,13 +22,22 @@ pub(crate) enum Tried {
     Again,
 }
 
+/// A busy outcome.
+#[derive(Debug)]
+struct Waiting {
+    unsettled: Unsettled,
+    /// A time of the database before the first call that may have settled it, if an answer was lost.
+    repeats: Option<Timestamp>,
+}
+
 /// Outcomes that wait for other transactions' locks. They count as unconfirmed, so
 /// that shutdown waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
-    waiting: VecDeque<Unsettled>,
-    /// A time of the database before the first call that may have settled one of them, if an answer was lost.
-    repeats: Option<Timestamp>,
+    waiting: VecDeque<Waiting>,
+    /// The time that the last retry gave. Outcomes with different times take turns, because a settle has one time: an
+    /// earlier one would refuse outcomes that were never settled.
+    repeated: Option<Timestamp>,
     until: Option<Instant>,
     pause: Duration,
 }
@@ -36,11 +45,8 @@ pub(crate) struct Busy {
 impl Busy {
     /// Adds busy outcomes in front, so that they precede later outcomes of the same rows.
     pub(super) fn put(&mut self, busy: Vec<Unsettled>, repeats: Option<Timestamp>) {
-        if !busy.is_empty() {
-            self.repeats = self.repeats.into_iter().chain(repeats).min();
-        }
         for unsettled in busy.into_iter().rev() {
-            self.waiting.push_front(unsettled);
+            self.waiting.push_front(Waiting { unsettled, repeats });
         }
     }
 
@@ -55,12 +61,8 @@ impl Busy {
         let waiting: HashSet<&EventId> = self.ids().collect();
         let waits = |one: &Unsettled| waiting.contains(&one.outcome.id);
         let (behind, free): (Vec<_>, Vec<_>) = taken.into_iter().partition(waits);
-        self.waiting.extend(behind);
+        self.waiting.extend(behind.into_iter().map(|unsettled| Waiting { unsettled, repeats: None }));
         free
-    }
-
-    pub(super) fn repeats(&self) -> Option<Timestamp> {
-        self.repeats
     }
 
     pub(super) fn clear(&mut self) {
@@ -68,7 +70,7 @@ impl Busy {
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = &EventId> {
-        self.waiting.iter().map(|unsettled| &unsettled.outcome.id)
+        self.waiting.iter().map(|waiting| &waiting.unsettled.outcome.id)
     }
 
     /// Time of the next retry, if outcomes wait.
@@ -76,25 +78,38 @@ impl Busy {
         self.until
     }
 
-    /// Takes at most `rows` outcomes that are due for a retry.
-    pub(super) fn due(&mut self, rows: usize, now: Instant) -> Vec<Unsettled> {
+    /// Takes at most `rows` outcomes that are due for a retry, all with the returned time.
+    pub(super) fn due(&mut self, rows: usize, now: Instant) -> (Vec<Unsettled>, Option<Timestamp>) {
         if self.until.is_none_or(|until| now < until) {
-            return Vec::new();
+            return Default::default();
         }
+        self.repeated = self.next_time();
         // Each row at most once per batch; later outcomes of the same row wait.
-        let (mut due, mut behind): (Vec<Unsettled>, VecDeque<Unsettled>) = Default::default();
+        let (mut due, mut behind): (Vec<Unsettled>, VecDeque<Waiting>) = Default::default();
         let mut named = HashSet::new();
-        for unsettled in std::mem::take(&mut self.waiting) {
+        for waiting in std::mem::take(&mut self.waiting) {
             // A row is marked even if its outcome does not fit, or a later outcome of
             // the row would overtake it.
-            let first = named.insert(unsettled.outcome.id.clone());
-            if first && due.len() < rows { due.push(unsettled) } else { behind.push_back(unsettled) }
+            let first = named.insert(waiting.unsettled.outcome.id.clone());
+            if first && waiting.repeats == self.repeated && due.len() < rows {
+                due.push(waiting.unsettled);
+            } else {
+                behind.push_back(waiting);
+            }
         }
         self.waiting = behind;
         if self.waiting.is_empty() {
             self.until = None;
         }
-        due
+        (due, self.repeated)
+    }
+
+    /// The time whose turn it is, among those of outcomes that no other outcome of the same row precedes.
+    fn next_time(&self) -> Option<Timestamp> {
+        let mut named = HashSet::new();
+        let first = self.waiting.iter().filter(|waiting| named.insert(&waiting.unsettled.outcome.id));
+        let times: BTreeSet<Option<Timestamp>> = first.map(|waiting| waiting.repeats).collect();
+        times.iter().find(|time| **time > self.repeated).or(times.first()).copied().flatten()
     }
 
     /// Handles the answer to a batch with this many busy outcomes.

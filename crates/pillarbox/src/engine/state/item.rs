@@ -195,6 +195,16 @@ impl Item {
         Change::Release { attempts: self.not_made().attempts() + u32::from(recorded) }
     }
 
+    /// Returns the row without having sent it. If its last claim expired, this one is made to expire too: a release
+    /// would erase that fact, and the next owner would not quarantine the row.
+    pub(crate) fn give_back(&self) -> Change {
+        if self.quarantined && !self.is_led() {
+            Change::Extend { lease: Duration::ZERO }
+        } else {
+            self.release()
+        }
+    }
+
     /// Counts the last attempt of a taken event that was believed to be untried, because it
     /// may have crashed the process.
     pub(crate) fn doubt(&mut self) {

@@ -41,24 +41,46 @@ impl HeldLease {
 
 /// All leases that are held.
 #[derive(Debug, Default)]
-pub(crate) struct Leases(Map<EventId, HeldLease>);
+pub(crate) struct Leases {
+    held: Map<EventId, HeldLease>,
+    /// Whether a caller has ever claimed a row again whose event was in memory.
+    renewed: bool,
+}
 
 impl Leases {
     pub(crate) fn begin(&mut self, id: EventId, lease: HeldLease) {
-        self.0.insert(id, lease);
+        self.held.insert(id, lease);
     }
 
     /// Ends the lease under this token: the row is settled, or another owner holds it.
     pub(crate) fn end(&mut self, id: &EventId, token: Token) {
-        if self.0.get(id).is_some_and(|held| held.token == token) {
-            self.0.remove(id);
+        if self.held.get(id).is_some_and(|held| held.token == token) {
+            self.held.remove(id);
         }
+    }
+
+    /// Puts a caller's new claim in the place of one that ran out while its event was in memory. Returns false if
+    /// there is none.
+    pub(crate) fn renew(&mut self, row: &Row) -> bool {
+        let older = |held: &&mut HeldLease| held.seq == row.seq && held.token < row.token;
+        let Some(held) = self.held.get_mut(&row.id).filter(older) else { return false };
+        held.token = row.token;
+        self.renewed = true;
+        true
+    }
+
+    /// The token of the newest claim, if the row of this outcome was claimed again since.
+    pub(crate) fn newer(&self, outcome: &Outcome) -> Option<Token> {
+        if !self.renewed {
+            return None;
+        }
+        self.held.get(&outcome.id).map(|held| held.token).filter(|token| *token > outcome.token)
     }
 
     /// Notes that the store has recorded an attempt, so the expired claim need not be passed on. The record
     /// stays if the row is released.
     pub(crate) fn attempt_recorded(&mut self, id: &EventId) {
-        if let Some(held) = self.0.get_mut(id) {
+        if let Some(held) = self.held.get_mut(id) {
             held.attempts += 1;
             held.lapsed = false;
         }
@@ -66,24 +88,24 @@ impl Leases {
 
     /// Whether the lease of an item is no longer held.
     pub(crate) fn lost(&self, item: &Item) -> bool {
-        item.is_taken() && self.0.get(item.id()).is_none_or(|held| held.token != item.token())
+        item.is_taken() && self.held.get(item.id()).is_none_or(|held| held.token != item.token())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.held.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.held.is_empty()
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = &EventId> {
-        self.0.keys()
+        self.held.keys()
     }
 
     /// Outcomes that return all leases except those of these events.
     pub(crate) fn give_back_but(&self, kept: &[EventId]) -> Vec<Outcome> {
-        let given = self.0.iter().filter(|(id, _)| !kept.contains(id));
+        let given = self.held.iter().filter(|(id, _)| !kept.contains(id));
         given.map(|(id, held)| held.give_back(id.clone())).collect()
     }
 
@@ -95,12 +117,12 @@ impl Leases {
             token: held.token,
             change: Change::Extend { lease },
         };
-        let mut extensions: Vec<Outcome> = self.0.iter().map(extend).collect();
+        let mut extensions: Vec<Outcome> = self.held.iter().map(extend).collect();
         extensions.sort_by_key(|outcome| outcome.seq);
         extensions
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.held.clear();
     }
 }

@@ -119,8 +119,7 @@ impl SettleQueue {
         rows: usize,
         now: Instant,
     ) -> Result<Due, Option<Instant>> {
-        let repeats = self.busy.repeats();
-        let again = self.busy.due(rows, now);
+        let (again, repeats) = self.busy.due(rows, now);
         if !again.is_empty() {
             return Ok(Due { repeats, ..self.due(again, Tried::Again) });
         }

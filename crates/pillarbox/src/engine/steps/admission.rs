@@ -10,7 +10,7 @@ use crate::engine::state::leases::HeldLease;
 use crate::engine::state::settle_queue::Unsettled;
 use crate::engine::tally::{Death, Notice};
 use crate::model::{EventId, GroupKey, Row, Seq, Slot, Status, Token};
-use crate::port::{Change, DeliveryPath, Outcome};
+use crate::port::{Change, DeliveryPath, Fence, Outcome};
 
 /// Clock tolerance: a grouped row due within this time keeps its place instead of being delayed.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ impl Core {
             last_error: last_error.map(Into::into),
             ..Item::new(event, seq, slot, path)
         };
-        if item.is_taken() {
+        if self.is_leased(&item.custody) {
             self.leases.begin(id, lease);
         }
         self.take_in(item, suspect, due, now);
@@ -201,6 +201,9 @@ impl Core {
     /// Admits a row that a caller passes in. Returns false if there is no room, the row is malformed, or the
     /// engine is shutting down.
     pub(crate) fn hand_in(&mut self, row: Row, path: DeliveryPath, now: Instant) -> bool {
+        if self.leases.renew(&row) {
+            return true;
+        }
         if !self.is_running() || row.event.is_err() {
             return false;
         }
@@ -211,9 +214,24 @@ impl Core {
         let custody = Custody::HandedIn(row.token);
         // The caller's last claim expired, so the row may have crashed its process.
         let suspicion = Suspicion::Of(row.lapsed);
+        if self.is_leased(&custody) {
+            self.in_flight.claimed(&row.id);
+        }
         // An event that is in memory already counts as accepted.
         drop(self.admit(Arrival { custody, path, suspicion, ..Arrival::of(row, now) }, now));
         true
+    }
+
+    /// Whether this engine holds a lease on such a row, which it must end if the event leaves memory.
+    pub(in crate::engine) fn is_leased(&self, custody: &Custody) -> bool {
+        match custody {
+            Custody::Pending => false,
+            Custody::Taken(_) | Custody::Claimed(_) => true,
+            // Without an owner nothing tells this claim from a later one of another process.
+            Custody::HandedIn(token) => {
+                *token != Token::default() && matches!(self.node.fence, Fence::Owner(_))
+            }
+        }
     }
 
     /// Called before a caller reads rows to pass in. Ids that are settled meanwhile stay in flight until

@@ -14,6 +14,16 @@ use crate::engine::tally::Notice;
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
+/// The outcome of a row that a caller claimed again while this one was being settled. It is settled under the new
+/// claim, unless it was settled before that claim, which is then given back.
+fn again(outcome: &Outcome, changed: bool) -> Outcome {
+    let change = match &outcome.change {
+        Change::Retry { counts, .. } if changed => Change::Release { attempts: counts.attempts() },
+        change => change.clone(),
+    };
+    Outcome { change, ..outcome.clone() }
+}
+
 /// The next action of the settler.
 #[derive(Debug)]
 pub(crate) enum NextSettle {
@@ -78,6 +88,9 @@ impl Core {
                     // Renewals run concurrently and lock rows in the order of their numbers. The
                     // same order here prevents deadlocks.
                     due.outcomes.sort_by_key(|unsettled| unsettled.outcome.seq);
+                    for Unsettled { outcome, .. } in &mut due.outcomes {
+                        outcome.token = self.leases.newer(outcome).unwrap_or(outcome.token);
+                    }
                 }
                 let (fence, incarnation) = (self.node.fence.clone(), self.node.incarnation);
                 NextSettle::Batch { fence, batch: Batch::new(due), incarnation }
@@ -95,7 +108,7 @@ impl Core {
         let confirmed = batch.outcomes.len().saturating_sub(settled.busy.len());
         let mut stale = settled.stale.iter().copied().peekable();
         let mut busy = settled.busy.iter().copied().peekable();
-        let mut set_aside = Vec::new();
+        let (mut set_aside, mut claimed_again) = (Vec::new(), Vec::new());
         let outcomes = batch.outcomes.iter().zip(batch.places).enumerate();
         for (place, (outcome, (slot, group))) in outcomes {
             if busy.next_if_eq(&place).is_some() {
@@ -108,6 +121,10 @@ impl Core {
                 self.slots.left(slot);
                 continue;
             }
+            if self.leases.newer(outcome).is_some() {
+                claimed_again.push(Unsettled { outcome: again(outcome, changed), slot, group });
+                continue;
+            }
             self.tally.stale += u64::from(!changed);
             if batch.repeats.is_some() && !changed {
                 self.read_refused(outcome, group.as_ref(), now);
@@ -116,6 +133,7 @@ impl Core {
         }
         let waits = self.settles.answered(batch.tried, confirmed, set_aside, batch.repeats, now);
         self.tally.notices.extend(waits.map(Notice::Busy));
+        claimed_again.into_iter().for_each(|unsettled| self.push_unsettled(unsettled, now));
         if settled.reused {
             // Sequence numbers were reused, so unread rows may lie below the cursor.
             self.slots.suspect_any_number();

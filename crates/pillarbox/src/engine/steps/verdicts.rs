@@ -412,7 +412,7 @@ impl Core {
         let polled = item.path == DeliveryPath::Cold && matches!(item.custody, Custody::HandedIn(_));
         if item.group.is_some() || item.is_recorded_here() {
             self.wait_for_endpoint(item, until, now);
-        } else if item.is_claimed() {
+        } else if self.is_leased(&item.custody) && !item.is_led() {
             let error = format!("the circuit breaker of {route} is open");
             let change = Change::Retry { delay: after, error, counts: item.not_made(), wait: Wait::InPlace };
             self.settle_later(item, change, GroupDuringSettle::Continues, now);

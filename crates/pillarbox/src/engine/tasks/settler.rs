@@ -93,7 +93,9 @@ async fn settle(
 /// Settles again what the first call may have settled, which began at this local time.
 async fn repeat(shared: &Shared, request: &mut Settle, began: Instant) -> Result<Settled, StoreError> {
     let fails = |outcome: &Outcome| matches!(outcome.change, Change::Retry { .. } | Change::Dead { .. });
-    if request.repeats.is_none() && request.outcomes.iter().any(fails) {
+    // Under a claim, the first call has ended the claim of what it settled, so the repeated one finds it stale.
+    let claimed = matches!(request.fence, Fence::Owner(_));
+    if !claimed && request.repeats.is_none() && request.outcomes.iter().any(fails) {
         // The database read its clock before the answer arrived, so the difference is before the first call.
         let now = shared.table.now().await?;
         request.repeats = Some(now.saturating_sub(began.elapsed()).unwrap_or(Timestamp::MIN));
