@@ -10,12 +10,13 @@ use crate::row::number_of;
 use crate::sql::Sql;
 
 /// The migrations in order. Each brings the tables to the version of its position and records that version.
-pub(crate) const MIGRATIONS: [&str; 5] = [
+pub(crate) const MIGRATIONS: [&str; 6] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
     include_str!("../migrations/0005_inserts.sql"),
+    include_str!("../migrations/0006_oversized.sql"),
 ];
 /// The version that this release creates.
 const NEWEST: u32 = MIGRATIONS.len() as u32;

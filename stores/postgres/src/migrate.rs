@@ -13,12 +13,13 @@ use crate::kind::Kind;
 use crate::sql::Sql;
 
 /// The migrations in order. Each records its number in the table `meta`.
-pub(crate) const MIGRATIONS: [&str; 5] = [
+pub(crate) const MIGRATIONS: [&str; 6] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
     include_str!("../migrations/0005_inserts.sql"),
+    include_str!("../migrations/0006_oversized.sql"),
 ];
 
 /// The number of the newest migration of this release.

@@ -9,8 +9,8 @@ SELECT {listed_columns}, {record_columns} FROM {selected} AND seq > ?7 ORDER BY 
 SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ?7 ORDER BY seq DESC LIMIT ?8
 
 -- name: show
--- One event; no lock.
-SELECT {columns}, {record_columns} FROM {event} WHERE event_id = ?1
+-- One event, without contents if it was set aside for its size; no lock.
+SELECT {shown_columns}, {record_columns} FROM {event} WHERE event_id = ?1
 
 -- name: count
 -- The number of matching events; no lock.
@@ -24,11 +24,11 @@ SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ?1 OR
 -- Counts of pending rows, and when the oldest due row was written; no lock.
 SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
     count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= ?1)
-FROM {event} INDEXED BY {event_pending} WHERE status IN (0, 2)
+FROM {event} INDEXED BY {event_pending} WHERE {pending}
 
 -- name: stats_ended
--- Counts of done and dead rows, from the index alone; no lock.
-SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3),
+-- Counts of done and dead rows, from indexes alone; no lock.
+SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3) + (SELECT count(*) FROM {oversized}),
     count(*) FILTER (WHERE status = 1 AND done_at > ?1)
 FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3)
 
@@ -38,7 +38,7 @@ SELECT created_at FROM {event} ORDER BY seq DESC
 
 -- name: stats_dead
 -- Dead events by type, most frequent first; no lock.
-SELECT event_type, count(*) FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3) AND status = 3
+SELECT event_type, count(*) FROM {event} WHERE {dead}
 GROUP BY event_type ORDER BY count(*) DESC, event_type
 
 -- name: stats_beside

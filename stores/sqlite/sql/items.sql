@@ -18,8 +18,8 @@ CREATE INDEX IF NOT EXISTS {event_status}
     ON {event}(status, message_group, created_at);
 
 -- name: create_beside
--- The tables beside a table of items: leadership, held groups, audit entries. Times are
--- microseconds since 1970 UTC.
+-- The tables beside a table of items: leadership, held groups, audit entries, and dead items that are too large to be
+-- rewritten. Times are microseconds since 1970 UTC, but for those of items.
 CREATE TABLE IF NOT EXISTS {node} (
     node_id    TEXT    PRIMARY KEY NOT NULL,
     label      TEXT    NOT NULL,
@@ -59,6 +59,14 @@ CREATE TABLE IF NOT EXISTS {meta} (
 ) WITHOUT ROWID;
 INSERT OR IGNORE INTO {meta} (name, value) VALUES ('items_version', 1), ('groups_epoch', 0);
 
+CREATE TABLE IF NOT EXISTS {oversized} (
+    id            TEXT    PRIMARY KEY NOT NULL,
+    bytes         INTEGER NOT NULL,
+    retry_count   INTEGER,
+    processed_at  TEXT    NOT NULL,
+    error_message TEXT    NOT NULL
+) WITHOUT ROWID;
+
 -- name: version
 -- The version of the tables beside the items; no lock. Its name differs from that of the native layout, so
 -- that the layouts can be told apart.
@@ -97,12 +105,13 @@ SELECT message_group FROM {event} WHERE status = 'PENDING' AND message_group > ?
 -- name: take
 -- The rowids of the first pending items of one group, or of the items without a group; under the write lock.
 SELECT rowid FROM {event}
-WHERE status = 'PENDING' AND message_group IS ?1 AND typeof(id) = 'text'
+WHERE status = 'PENDING' AND message_group IS ?1 AND typeof(id) = 'text' AND NOT {aside}
 ORDER BY created_at, id LIMIT ?2
 
 -- name: mark_taken
--- Marks one item as taken, at a time that is its token; under the write lock.
-UPDATE {event} SET status = 'PROCESSING', processed_at = ?2 WHERE rowid = ?1
+-- Marks one item as taken, at a time that is its token, unless it was not loaded and is too large to be rewritten; under
+-- the write lock.
+UPDATE {event} SET status = 'PROCESSING', processed_at = ?2 WHERE rowid = ?1 AND (?3 OR NOT {is_large})
 
 -- name: recover
 -- Releases items that were claimed before a time, or all claimed items, except those that the leader has in
@@ -133,6 +142,12 @@ WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 UPDATE {event}
 SET status = 'FAILED', processed_at = max(?5, processed_at), error_message = ?3, retry_count = ?4
 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
+
+-- name: set_aside
+-- Records that one item is dead that was not taken because it is too large to be rewritten; under the write lock.
+INSERT OR REPLACE INTO {oversized} (id, bytes, retry_count, processed_at, error_message)
+SELECT id, ifnull(octet_length(payload), 0), ?2, ?3, ?4 FROM {event}
+WHERE id = ?1 AND {is_large} AND status = 'PENDING' AND NOT {aside}
 
 -- name: attempt
 -- Counts an attempt on one claimed item before it is made; under the write lock.
@@ -169,7 +184,7 @@ UPDATE {slot} SET slot = slot WHERE false
 
 -- name: first_pending
 -- When the first pending item was written, if slot 0 is in the mask; no lock.
-SELECT created_at FROM {event} WHERE status = 'PENDING' AND ?1 IS NOT NULL AND ?2 & 1 AND ?3 IS NOT NULL
+SELECT created_at FROM {event} WHERE status = 'PENDING' AND ?1 IS NOT NULL AND ?2 & 1 AND ?3 IS NOT NULL AND NOT {aside}
 ORDER BY message_group, created_at LIMIT 1
 
 -- name: next_due
@@ -178,7 +193,7 @@ SELECT NULL
 
 -- name: dead_matching
 -- Failed items of a selection, oldest first; under the write lock.
-SELECT rowid, id, NULL FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT ?7
+SELECT rowid, id, NULL FROM {selected} AND {state} = 'FAILED' ORDER BY created_at, id LIMIT ?7
 
 -- name: revive
 -- Makes one failed item pending again; under the write lock. processed_at stays, so that the
@@ -186,21 +201,32 @@ SELECT rowid, id, NULL FROM {selected} AND status = 'FAILED' ORDER BY created_at
 UPDATE {event} SET status = 'PENDING', retry_count = 0, error_message = NULL
 WHERE rowid = ?1 AND status = 'FAILED' AND ?2 IS NOT NULL
 
+-- name: restore
+-- Forgets that one item was set aside; under the write lock.
+DELETE FROM {oversized} WHERE id = (SELECT id FROM {event} WHERE rowid = ?1)
+
 -- name: discard
 -- Deletes one failed item; under the write lock.
-DELETE FROM {event} WHERE rowid = ?1 AND status = 'FAILED'
+DELETE FROM {event} WHERE rowid = ?1 AND {state} = 'FAILED'
 
--- name: cancel
--- Deletes one item that is not claimed; under the write lock.
-DELETE FROM {event} WHERE id = ?1 AND status = 'PENDING' AND ?2 IS NOT NULL
-RETURNING 0
+-- name: clear
+-- Forgets items that were set aside and are gone; under the write lock.
+DELETE FROM {oversized} WHERE NOT EXISTS (SELECT 1 FROM {event} WHERE {event}.id = {oversized}.id)
+
+-- name: cancellable
+-- One item that is not claimed; under the write lock.
+SELECT rowid, false FROM {event} WHERE id = ?1 AND {state} = 'PENDING' AND ?2 IS NOT NULL
 
 -- name: ended
 -- Items of one status that ended before a time, or were written before it if their end is not recorded; under
 -- the write lock. Leaves out dead items that hold a group.
 SELECT rowid, id FROM {event}
 WHERE status = CASE ?1 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?2
-    AND (?1 = 1 OR {free}) LIMIT ?3
+    AND (?1 = 1 OR {free})
+UNION ALL
+SELECT rowid, id FROM {event}
+WHERE ?1 = 3 AND id IN (SELECT id FROM {oversized} WHERE processed_at < ?2) AND {aside} AND {free}
+LIMIT ?3
 
 -- name: written_before
 -- Items that were written before a time, whatever their status; under the write lock. Leaves out dead items that
@@ -210,7 +236,8 @@ SELECT rowid, id FROM {event} WHERE created_at < ?1 AND {free} ORDER BY id LIMIT
 -- name: purge
 -- Deletes one item that ended before a time, unless it was replayed meanwhile; under the write lock.
 DELETE FROM {event}
-WHERE rowid = ?1 AND status = CASE ?2 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?3
+WHERE rowid = ?1 AND {state} = CASE ?2 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END
+    AND coalesce({processed_at}, created_at) < ?3
 
 -- name: purge_any
 -- Deletes one item that was written before a time, whatever its status; under the write lock.
@@ -225,18 +252,19 @@ SELECT {listed_columns} FROM {selected} AND (?7 IS NULL OR id > ?7) ORDER BY id 
 SELECT {listed_columns} FROM {selected} AND (?7 IS NULL OR id < ?7) ORDER BY id DESC LIMIT ?8
 
 -- name: show
--- One item; no lock.
-SELECT {columns} FROM {event} WHERE id = ?1
+-- One item, without contents if it was set aside for its size; no lock.
+SELECT {shown_columns} FROM {event} WHERE id = ?1
 
 -- name: stats_pending
 -- Counts of pending and claimed items, and when the oldest pending item was written; no lock.
 SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0, 0,
     min(created_at) FILTER (WHERE status = 'PENDING' AND ?1 IS NOT NULL)
-FROM {event} WHERE status IN ('PENDING', 'PROCESSING')
+FROM {event} WHERE status IN ('PENDING', 'PROCESSING') AND NOT {aside}
 
 -- name: stats_ended
 -- Counts of completed and failed items, and of items completed after a time; no lock.
-SELECT count(*) FILTER (WHERE status = 'COMPLETED'), count(*) FILTER (WHERE status = 'FAILED'),
+SELECT count(*) FILTER (WHERE status = 'COMPLETED'),
+    count(*) FILTER (WHERE status = 'FAILED') + (SELECT count(*) FROM {event} WHERE id IN (SELECT id FROM {oversized}) AND {aside}),
     count(*) FILTER (WHERE status = 'COMPLETED' AND processed_at > ?1)
 FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
 
@@ -246,4 +274,4 @@ SELECT created_at FROM {event} ORDER BY id DESC
 
 -- name: stats_dead
 -- Failed items by type, most frequent first; no lock.
-SELECT type, count(*) FROM {event} WHERE status = 'FAILED' GROUP BY type ORDER BY count(*) DESC, type
+SELECT type, count(*) FROM {event} WHERE {dead} GROUP BY type ORDER BY count(*) DESC, type

@@ -69,7 +69,7 @@ UPDATE {join_member} SET status = ?2 WHERE event_id = ?1 AND status = 0 RETURNIN
 
 -- name: step_show
 -- The status of one message of the queue; under the write lock.
-SELECT status FROM {event} WHERE event_id = ?1 AND lane = -2
+SELECT {state} FROM {event} WHERE event_id = ?1 AND lane = -2
 
 -- name: step_mark
 -- Marks one message as a step of a join, so that settles look for its members; under the write lock.

@@ -60,12 +60,12 @@ WHERE holder = ?1
 -- name: slots_sweep
 -- Adds lanes that have pending rows and no holder, so that nodes can take them; under the write lock.
 INSERT OR IGNORE INTO {slot} (slot)
-SELECT DISTINCT slot FROM {event} INDEXED BY {event_pending} WHERE status IN (0, 2) AND slot >= 64
+SELECT DISTINCT slot FROM {event} INDEXED BY {event_pending} WHERE {pending} AND slot >= 64
 
 -- name: first_pending
 -- When the first pending row was written, in the slots of a mask and the lanes of a list, above a sequence
 -- number; no lock.
 SELECT created_at FROM {event} INDEXED BY {event_pending}
-WHERE status IN (0, 2) AND seq > ?1
+WHERE {pending} AND seq > ?1
     AND ((slot BETWEEN 0 AND 63 AND (?2 >> slot) & 1) OR slot IN (SELECT value FROM json_each(?3)))
 ORDER BY seq LIMIT 1

@@ -48,7 +48,7 @@ UPDATE {meta} SET value = value + 1 WHERE name = 'groups_epoch'
 
 -- name: dead_matching
 -- Dead events of a selection, oldest first; under the write lock.
-SELECT seq, event_id, lane FROM {selected} AND status = 3 ORDER BY seq LIMIT ?7
+SELECT seq, event_id, lane FROM {selected} AND {state} = 3 ORDER BY seq LIMIT ?7
 
 -- name: locate
 -- The sequence number of one event; under the write lock.
@@ -59,17 +59,28 @@ SELECT seq FROM {event} WHERE event_id = ?1
 UPDATE {event}
 SET status = 0, attempts = 0, available_at = ?2, done_at = NULL, last_error = NULL, processed_by = NULL, locked_by = NULL,
     locked_at = NULL, locked_until = NULL
-WHERE seq = ?1 AND status = 3
+WHERE seq = ?1 AND {state} = 3
+
+-- name: restore
+-- Forgets that one row was set aside; under the write lock.
+DELETE FROM {oversized} WHERE seq = ?1
 
 -- name: discard
 -- Deletes one dead event; under the write lock.
-DELETE FROM {event} WHERE seq = ?1 AND status = 3
+DELETE FROM {event} WHERE seq = ?1 AND {state} = 3
+
+-- name: clear
+-- Forgets rows that were set aside and are gone; under the write lock.
+DELETE FROM {oversized} WHERE seq NOT IN (SELECT seq FROM {event})
+
+-- name: cancellable
+-- One pending event without a live claim, and whether it is or was a step of a join; under the write lock.
+SELECT seq, joined IS NOT NULL FROM {event}
+WHERE event_id = ?1 AND {pending} AND (locked_until IS NULL OR locked_until <= ?2)
 
 -- name: cancel
--- Deletes one pending event without a live claim, and returns whether it is or was a step of a join; under
--- the write lock.
-DELETE FROM {event} WHERE event_id = ?1 AND status IN (0, 2) AND (locked_until IS NULL OR locked_until <= ?2)
-RETURNING joined IS NOT NULL
+-- Deletes one row; under the write lock. RETURNING would load it whole.
+DELETE FROM {event} WHERE rowid = ?1
 
 -- name: ended
 -- Rows of one status that ended before a time, or were written before it if their end is not recorded; under
@@ -89,6 +100,11 @@ SELECT seq, event_id FROM (
         AND (joined IS NULL OR NOT EXISTS (
             SELECT 1 FROM {join_member} m JOIN {join} j ON j.join_id = m.join_id WHERE m.event_id = {event}.event_id AND j.status = 0))
     LIMIT ?3)
+UNION ALL
+SELECT seq, event_id FROM {oversized} o
+WHERE ?1 = 3 AND done_at < ?2 AND NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = o.event_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM {join_member} m JOIN {join} j ON j.join_id = m.join_id WHERE m.event_id = o.event_id AND j.status = 0)
 LIMIT ?3
 
 -- name: written_before
@@ -102,7 +118,7 @@ ORDER BY seq LIMIT ?2
 
 -- name: purge
 -- Deletes one row that ended before a time, unless it was replayed meanwhile; under the write lock.
-DELETE FROM {event} WHERE seq = ?1 AND status = ?2 AND coalesce(done_at, created_at) < ?3
+DELETE FROM {event} WHERE seq = ?1 AND {state} = ?2 AND coalesce({done_at}, created_at) < ?3
 
 -- name: purge_any
 -- Deletes one row that was written before a time, whatever its status; under the write lock.

@@ -25,6 +25,10 @@ SELECT state FROM {node} LIMIT 0
 -- empty; under the write lock.
 ALTER TABLE {node} ADD COLUMN state text
 
+-- name: oversized_there
+-- Fails if the table of what was set aside does not exist; no lock.
+SELECT 1 FROM {oversized} LIMIT 0
+
 -- name: joined_there
 -- Fails if the event table lacks the column that marks steps of joins; no lock.
 SELECT joined FROM {event} LIMIT 0

@@ -39,11 +39,22 @@ WHERE seq = ?1 AND (event_id = ?4 OR {id_in_hex} = ?4) AND status IN (0, 2) AND 
 
 -- name: dead
 -- Marks one pending row dead, and records the owner of the claim; under the write lock. With a time, as in `retry`.
+-- Leaves alone a row that is too large to be rewritten.
 UPDATE {event}
 SET status = 3, done_at = ?2, last_error = ?3, attempts = ?4, processed_by = coalesce(?5, processed_by),
     locked_by = NULL, locked_at = NULL, locked_until = NULL
 WHERE seq = ?1 AND (event_id = ?7 OR {id_in_hex} = ?7) AND status IN (0, 2) AND (?5 IS NULL OR (locked_by = ?5 AND lock_token = ?6))
+    AND (?8 IS NULL OR available_at < ?8) AND NOT {is_large}
+
+-- name: set_aside
+-- Records that one pending row is dead that is too large to be rewritten, with the parameters of `dead`; under the
+-- write lock. Such a row may not be claimed, if it was not loaded.
+INSERT INTO {oversized} (seq, event_id, attempts, done_at, last_error, processed_by)
+SELECT seq, event_id, ?4, ?2, ?3, coalesce(?5, processed_by) FROM {event}
+WHERE seq = ?1 AND (event_id = ?7 OR {id_in_hex} = ?7) AND status IN (0, 2) AND {is_large}
+    AND (?5 IS NULL OR (locked_by = ?5 AND lock_token = ?6) OR (?6 = 0 AND (locked_until IS NULL OR locked_until <= ?2)))
     AND (?8 IS NULL OR available_at < ?8)
+ON CONFLICT DO NOTHING
 
 -- name: attempt
 -- Counts an attempt on one pending row before it is made; under the write lock.
@@ -73,7 +84,7 @@ SELECT EXISTS (SELECT 1 FROM {join_member})
 -- name: remember
 -- Adds a failed attempt of one row to the attempt history; under the write lock.
 INSERT INTO {attempt} (event_id, number, failed_at, failed_by, error)
-SELECT event_id, attempts, ?2, ?3, ?4 FROM {event} WHERE seq = ?1
+SELECT event_id, {attempts}, ?2, ?3, ?4 FROM {event} WHERE seq = ?1
 
 -- name: remembers
 -- Whether any failed attempt is recorded, so that most deletes need not look for theirs; no lock.

@@ -26,8 +26,10 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim) -> Result<Vec<Row>,
     let mut lock = tx.prepare_cached(&tx.sql.claim)?;
     let until = later(now, request.lease);
     for row in &mut rows {
-        lock.execute(params![row.seq.0, request.owner.as_str(), now_us, until])?;
-        row.token = Token(row.token.0 + 1);
+        let loaded = row.event.is_ok();
+        let claimed = lock.execute(params![row.seq.0, request.owner.as_str(), now_us, until, loaded])? > 0;
+        // A row that is too large to be rewritten is not claimed; all that can become of it is that it is set aside.
+        row.token = if claimed { Token(row.token.0 + 1) } else { Token(0) };
         row.attempts = row.attempts.saturating_add(u32::from(!row.lapsed));
     }
     Ok(rows)

@@ -1,7 +1,7 @@
 //! The differences between the native table and a table of items.
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NewRow, Record, RowDecoder, Written};
+use pillarbox::model::{Column, Lane, Malformed, NewRow, Record, RowDecoder, Written};
 use pillarbox::port::{
     ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, PageOrder, Settle, Settled, TableKind,
 };
@@ -71,6 +71,14 @@ pub(crate) trait Kind: TableKind {
     }
 }
 
+/// A record that says so if its contents were left out because of their size.
+fn without_left_out(decoder: &RowDecoder, row: &rusqlite::Row<'_>, record: Record) -> Record {
+    match decoder.number(&Values(row), Column::LeftOut) {
+        Some(_) => Record { event: Err(Malformed::left_out()), ..record },
+        None => record,
+    }
+}
+
 impl Kind for Native {
     fn time(us: i64) -> Value {
         Value::Integer(us)
@@ -81,7 +89,7 @@ impl Kind for Native {
     }
 
     fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
-        decoder.record(&Values(row))
+        without_left_out(decoder, row, decoder.record(&Values(row)))
     }
 
     fn page_after(page: &List) -> Value {
@@ -145,7 +153,7 @@ impl Kind for Items {
     }
 
     fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
-        decoder.item(&ItemValues(Values(row))).into_record()
+        without_left_out(decoder, row, decoder.item(&ItemValues(Values(row))).into_record())
     }
 
     fn page_after(page: &List) -> Value {

@@ -83,6 +83,7 @@ mod kind;
 mod membership;
 mod migrate;
 mod operate;
+mod oversized;
 mod promote;
 mod reader;
 mod rights;

@@ -51,6 +51,7 @@ pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Res
         free_group_behind(tx, &one.id)?;
         record(tx, now, &request.by, "discard", &one.id)?;
     }
+    clear(tx)?;
     Ok(dead.len() as u64)
 }
 
@@ -64,11 +65,12 @@ pub(crate) fn cancel(
     let (now_us, remembers) = (now.as_microsecond(), remembers(connection, sql)?);
     let (mut cancelled, mut ended) = (Vec::new(), Ended::default());
     for id in &request.ids {
-        let joined: Option<bool> = connection
-            .prepare_cached(&sql.cancel)?
-            .query_row(params![id.as_str(), now_us], |row| row.get(0))
+        let found: Option<(i64, bool)> = connection
+            .prepare_cached(&sql.cancellable)?
+            .query_row(params![id.as_str(), now_us], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let Some(joined) = joined else { continue };
+        let Some((seq, joined)) = found else { continue };
+        connection.prepare_cached(&sql.cancel)?.execute([seq])?;
         if remembers {
             forget(connection, sql, id.as_str())?;
         }
@@ -116,6 +118,7 @@ pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<
         }
         purged += gone as u64;
     }
+    clear(tx)?;
     if request.status == PurgeStatus::Done {
         K::purge_joins(tx, before_us, limit)?;
     }
@@ -132,6 +135,17 @@ fn purge_text<'s>(tx: &SqliteTransaction, search: &'s Purging) -> Result<&'s str
 /// Makes a dead event new again, in its place.
 pub(crate) fn revive(tx: &SqliteTransaction, seq: i64, now: Timestamp) -> Result<(), DriverError> {
     tx.prepare_cached(&tx.sql.revive)?.execute(params![seq, now.as_microsecond()])?;
+    if tx.sql.sets_aside {
+        tx.prepare_cached(&tx.sql.restore)?.execute([seq])?;
+    }
+    Ok(())
+}
+
+/// Forgets rows that were set aside for their size and are gone.
+fn clear(tx: &SqliteTransaction) -> Result<(), DriverError> {
+    if tx.sql.sets_aside {
+        tx.prepare_cached(&tx.sql.clear)?.execute([])?;
+    }
     Ok(())
 }
 

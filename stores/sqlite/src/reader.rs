@@ -53,7 +53,8 @@ impl Reader {
         let (reply, answer) = oneshot::channel();
         let sql = Arc::clone(&self.sql);
         let read: Read = Box::new(move |connection| {
-            let _ = reply.send(in_snapshot(connection, |connection| work(connection, &sql)));
+            let _ =
+                reply.send(in_snapshot(connection, |connection| work(connection, &sql.fitting(connection))));
         });
         Box::pin(async move {
             let gone =

@@ -10,9 +10,7 @@ use crate::time::timestamp;
 
 /// The size of all contents in bytes if some of them were left out as too large, else NULL.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > ?1 OR octet_length(headers) > ?1 \
-    OR octet_length(payload_bytes) > ?1 OR octet_length(last_error) > ?1 THEN ifnull(octet_length(payload), 0) \
-    + ifnull(octet_length(headers), 0) + ifnull(octet_length(payload_bytes), 0) + ifnull(octet_length(last_error), 0) END \
-    AS left_out";
+    OR octet_length(payload_bytes) > ?1 OR octet_length(last_error) > ?1 THEN {size} END AS left_out";
 /// The extra columns that people see.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, locked_by, locked_until, processed_by";
 

@@ -167,17 +167,20 @@ impl<'a> Settling<'a> {
         counts: Counts,
         blocks: Option<&GroupKey>,
     ) -> Result<bool, DriverError> {
-        let changed = self.connection.prepare_cached(&self.sql.dead)?.execute(params![
+        let (now, error_text) = (self.now.as_microsecond(), stored_error(error));
+        let dead = params![
             outcome.seq.0,
-            self.now.as_microsecond(),
-            stored_error(error),
+            now,
+            error_text,
             counts.attempts(),
             self.owner,
             outcome.token.0,
             outcome.id.as_str(),
             self.available_before,
-        ])?;
-        if changed == 0 {
+        ];
+        if self.connection.prepare_cached(&self.sql.dead)?.execute(dead)? == 0
+            && self.connection.prepare_cached(&self.sql.set_aside)?.execute(dead)? == 0
+        {
             return Ok(false);
         }
         if counts.is_recorded() {

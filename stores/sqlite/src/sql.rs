@@ -1,25 +1,28 @@
 //! The SQL statements, with the table names filled in once.
 
+use std::sync::Arc;
+
 use pillarbox::model::{
     COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
 };
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
+use rusqlite::Connection;
 
 use crate::migrate::MIGRATIONS;
-use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS};
-use crate::{flowcatalyst, joins};
+use crate::row::{ID_IN_HEX, LEFT_OUT};
+use crate::{flowcatalyst, joins, oversized};
 
 /// The condition that all selections of operators share, with parameters 1 to 6.
-const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
+const MATCHES: &str = "(?2 >> {state}) & 1 AND (?3 IS NULL OR event_type = ?3) \
     AND (?4 IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = ?4) AND (?5 IS NULL OR group_key = ?5) \
-    AND (?6 IS NULL OR done_at < ?6)";
+    AND (?6 IS NULL OR {done_at} < ?6)";
 
 /// The same condition for items. An unknown status has code 4, which only a selection
 /// of all statuses includes.
-const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
+const ITEM_MATCHES: &str = "(?2 >> CASE {state} WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
     CASE WHEN retry_count > 0 THEN 2 ELSE 0 END WHEN 'PROCESSING' THEN CASE WHEN retry_count > 0 THEN 2 ELSE 0 END ELSE 4 END) & 1 \
     AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
-    AND (?6 IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < ?6))";
+    AND (?6 IS NULL OR ({state} IN ('COMPLETED', 'FAILED') AND {processed_at} < ?6))";
 
 /// Whether no group is held behind an item.
 const FREE: &str = "NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = {event}.id)";
@@ -28,13 +31,32 @@ const FREE: &str = "NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = {even
 pub(crate) struct Names {
     layout: Layout,
     table: TableName,
+    oversized: Oversized,
     replacements: Replacements,
+}
+
+/// Whether there is a table of rows that were set aside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Oversized {
+    There,
+    Missing,
 }
 
 impl Names {
     pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
+        Self::with(table, layout, Oversized::There)
+    }
+
+    /// The same without the table of rows that were set aside, where it can be missing.
+    fn without_oversized(&self) -> Option<Self> {
+        let may_be_missing = self.either(false, self.oversized == Oversized::There);
+        may_be_missing.then(|| Self::with(&self.table, self.layout, Oversized::Missing))
+    }
+
+    fn with(table: &TableName, layout: Layout, oversized: Oversized) -> Self {
         let (event, family) = (table.as_str(), table.family());
-        let mut names = Self { layout, table: table.clone(), replacements: Replacements::default() };
+        let mut names =
+            Self { layout, table: table.clone(), oversized, replacements: Replacements::default() };
         let (columns, heavy, left_out) = names.either(
             (format!("{COLUMNS}, last_error"), &HEAVY_COLUMNS[..], LEFT_OUT),
             (ITEM_COLUMNS.to_owned(), &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
@@ -42,26 +64,27 @@ impl Names {
         // Contents that are too large to load, or that a list leaves out, are NULL. SQLite knows their
         // lengths without reading them.
         let light = |column: &str| format!("iif(octet_length({column}) <= ?1, {column}, NULL)");
-        let listed = |column: &str| format!("CASE WHEN ?9 THEN {column} END");
         let heavy_and_error = [heavy, &["last_error"]].concat();
         // Table names are checked; the quotes are only needed for names that are also keywords.
-        names.replacements = Replacements::new(vec![
+        let there = (oversized == Oversized::There).then(|| format!("\"{family}_oversized\""));
+        let mut all = vec![
+            ("{light_columns}", selected(&columns, &heavy_and_error, str::to_owned, light)),
+            ("{left_out}", left_out.to_owned()),
+        ];
+        all.extend(oversized::fragments(layout, &columns, there));
+        all.extend([
             ("{event}", format!("\"{event}\"")),
             ("{event_name}", format!("'{event}'")),
             ("{meta_name}", format!("'{family}_meta'")),
             ("{slot_name}", format!("'{family}_slot'")),
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
-            ("{columns}", columns.clone()),
             ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
             ("{text_params}", NewColumns::text_list(|_, _| "?".to_owned())),
-            ("{listed_columns}", selected(&columns, &HEAVY_COLUMNS, str::to_owned, listed)),
-            ("{light_columns}", selected(&columns, &heavy_and_error, str::to_owned, light)),
-            ("{left_out}", left_out.to_owned()),
-            ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
             ("{id_in_hex}", ID_IN_HEX.to_owned()),
         ]);
+        names.replacements = Replacements::new(all);
         let indexes = [
             ("{event_pending}", "pending"),
             ("{event_message}", "message"),
@@ -113,14 +136,14 @@ impl Names {
         let (id, pending, dead, matches) = self.either(
             (
                 "event_id",
-                "INDEXED BY {event_pending} WHERE ?1 IS NULL AND status IN (0, 2)",
-                "INDEXED BY {event_ended} WHERE ?1 IS NULL AND status IN (1, 3) AND status = 3",
+                "INDEXED BY {event_pending} WHERE ?1 IS NULL AND {pending}",
+                "WHERE ?1 IS NULL AND {dead}",
                 MATCHES,
             ),
             (
                 "id",
                 "WHERE ?1 IS NULL AND status IN ('PENDING', 'PROCESSING')",
-                "WHERE ?1 IS NULL AND status = 'FAILED'",
+                "WHERE ?1 IS NULL AND {dead}",
                 ITEM_MATCHES,
             ),
         );
@@ -151,6 +174,10 @@ statements! {
         table: TableName = names.table.clone(),
         /// The migrations, also shown to people.
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
+        /// Whether there is a table of rows that were set aside.
+        sets_aside: bool = names.oversized == Oversized::There,
+        /// The statements where no table of rows that were set aside is there. Without it, no row is set aside.
+        without_oversized: Option<Arc<Sql>> = names.without_oversized().map(|names| Arc::new(Sql::new(&names))),
     }
     one statement -> String {
         insert: written;
@@ -162,18 +189,18 @@ statements! {
         joins: join_start, join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members,
             members_purge, member_show, member_add, member_report, member_end, step_show, step_mark;
         operate: groups, groups_named, group_show, group_block, group_hold, group_free, group_behind, group_forget, epoch,
-            epoch_grow, audit, audits;
+            epoch_grow, cancel, audit, audits;
         inspect: attempts, stats_beside;
-        schema: write_lock, tables, step, node_state_there, node_state, joined_there, joined_add, quarantine_there,
+        schema: write_lock, tables, step, node_state_there, node_state, oversized_there, joined_there, joined_add, quarantine_there,
             quarantine_add;
         items: lacking, item, leads, group_first, group_next, take, mark_taken, recover;
     }
     each statement -> String {
         insert: insert;
         fetch: next_due;
-        settle: done, done_delete, retry, dead, attempt, waits, release, remembers;
+        settle: done, done_delete, retry, dead, set_aside, attempt, waits, release, remembers;
         membership: slots, slot_trust, slots_evict, slots_sweep, first_pending;
-        operate: locate, revive, discard, cancel, purge, purge_any;
+        operate: locate, revive, restore, discard, clear, cancellable, purge, purge_any;
         inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
     }
@@ -181,6 +208,17 @@ statements! {
     one selecting -> Selecting<String> { inspect: count; }
     each selecting -> Selecting<String> { operate: dead_matching; inspect: list, list_newest; }
     one script -> String { items: create_items, create_beside; }
+}
+
+impl Sql {
+    /// The statements that fit the tables of a database: a table of items may have none of ours beside it, or those of an
+    /// earlier release.
+    pub(crate) fn fitting(self: &Arc<Self>, connection: &Connection) -> Arc<Self> {
+        match &self.without_oversized {
+            Some(without) if connection.prepare_cached(&self.oversized_there).is_err() => Arc::clone(without),
+            _ => Arc::clone(self),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,10 @@ pub(crate) const SAVEPOINT: &str = "pillarbox_job";
 /// statements but refuses to begin, commit or roll back.
 pub struct SqliteTransaction {
     connection: Connection,
+    /// The statements that fit the tables there are.
     pub(crate) sql: Arc<Sql>,
+    /// The statements for the tables that this release creates.
+    pub(crate) newest_sql: Arc<Sql>,
     guarded: Arc<AtomicBool>,
     committed: Arc<AtomicBool>,
 }
@@ -53,7 +56,12 @@ impl SqliteTransaction {
             commit.store(true, Ordering::Relaxed);
             false
         }))?;
-        Ok(Self { connection, sql, guarded, committed })
+        Ok(Self { connection, sql: Arc::clone(&sql), newest_sql: sql, guarded, committed })
+    }
+
+    /// Chooses the statements that fit the tables there are now.
+    pub(crate) fn fit(&mut self) {
+        self.sql = self.newest_sql.fitting(&self.connection);
     }
 
     /// Runs user code that cannot end the transaction.
@@ -143,7 +151,7 @@ impl<K> SqliteTable<K> {
         operation: &'static str,
         change: impl FnOnce(&Sql) -> Result<T, DriverError>,
     ) -> Result<T, StoreError> {
-        let sql = &self.shared().sql;
+        let sql = &self.shared().sql.fitting(connection);
         let locked = || {
             open_transaction(connection)?;
             connection.prepare_cached(&sql.write_lock)?.execute([])?;

@@ -98,6 +98,7 @@ impl Group {
             self.next.drain(..).for_each(|job| job.end(&end));
             return;
         }
+        self.tx.fit();
         let started = Instant::now();
         let mut kept: Vec<Box<dyn Job>> = Vec::new();
         while let Some(mut job) = self.next.pop_front() {

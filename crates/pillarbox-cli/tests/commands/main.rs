@@ -12,6 +12,8 @@ mod help;
 mod join;
 mod layout;
 mod long_lived;
+#[cfg(target_os = "linux")]
+mod memory;
 mod migrate;
 mod nodes;
 mod outbox;

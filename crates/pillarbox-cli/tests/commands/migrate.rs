@@ -34,18 +34,17 @@ fn printed_sql_can_be_run_on_tables_that_are_there() {
     let id = outbox.write(&["--type", "t"]);
     outbox.run(&["groups", "pause", "g"]).done();
     for _ in 0..2 {
-        execute(&outbox, &sql);
+        outbox.execute(&sql);
     }
     assert_eq!(outbox.shown(&id)["status"], "new");
     assert_eq!(outbox.run(&["groups", "list", "--json"]).done().json()[0]["group"], "g");
     assert!(outbox.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
     // Those of a version that lacks a column are not taken for newer ones.
-    execute(
-        &outbox,
+    outbox.execute(
         "ALTER TABLE outbox_event DROP COLUMN joined; DELETE FROM outbox_meta WHERE name = 'schema_step';
          UPDATE outbox_meta SET value = 1 WHERE name = 'schema_version'",
     );
-    execute(&outbox, &sql);
+    outbox.execute(&sql);
     let relay = ["relay", "--sink", "stdout:", "--until-empty"];
     outbox.run(&relay).exits(1).complains("the tables are of version 1");
     assert!(outbox.run(&["migrate"]).done().stdout.starts_with("upgraded the tables from version 1"));
@@ -63,18 +62,12 @@ fn printed_sql_makes_the_tables() {
     outbox.run(&["stats", "--url", &url]).done();
 }
 
-fn execute(outbox: &Outbox, sql: &str) {
-    let url = outbox.url();
-    let file = url.strip_prefix("sqlite:").unwrap();
-    pillarbox_sqlite::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
-}
-
 /// PBX-092: tables that a later release has made are not touched, and the message says which versions differ.
 #[test]
 fn tables_of_a_later_version_are_refused_by_every_command() {
     let outbox = Outbox::new();
     outbox.write(&["--type", "t"]);
-    execute(&outbox, "UPDATE outbox_meta SET value = 99 WHERE name = 'schema_version'");
+    outbox.execute("UPDATE outbox_meta SET value = 99 WHERE name = 'schema_version'");
     let told = "the tables are of version 99, this knows versions up to";
     outbox.run(&["migrate"]).exits(1).complains(told);
     outbox.run(&["relay", "--sink", "stdout:", "--until-empty"]).exits(1).complains(told);
@@ -84,8 +77,7 @@ fn tables_of_a_later_version_are_refused_by_every_command() {
 #[test]
 fn columns_of_another_release_disturb_nothing() {
     let outbox = Outbox::new();
-    execute(
-        &outbox,
+    outbox.execute(
         "ALTER TABLE outbox_event ADD COLUMN later text; ALTER TABLE outbox_node ADD COLUMN later text;
          ALTER TABLE outbox_slot ADD COLUMN later text; ALTER TABLE outbox_node DROP COLUMN state",
     );
@@ -94,5 +86,5 @@ fn columns_of_another_release_disturb_nothing() {
     assert_eq!(relayed.stdout, "{}\n");
     outbox.run(&["stats"]).done();
     outbox.run(&["migrate"]).done();
-    execute(&outbox, "SELECT state FROM outbox_node");
+    outbox.execute("SELECT state FROM outbox_node");
 }

@@ -219,6 +219,12 @@ impl Outbox {
         assert_eq!(changed.unwrap(), 1);
     }
 
+    /// Runs SQL as another program would. Only on SQLite.
+    pub(crate) fn execute(&self, sql: &str) {
+        let file = self.url.strip_prefix("sqlite:").unwrap();
+        pillarbox_sqlite::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+    }
+
     /// Who did what, newest first.
     pub(crate) fn audit(&self) -> Vec<(String, String, String)> {
         let entries = self.runtime.block_on(self.store.admin().audit(100)).unwrap();

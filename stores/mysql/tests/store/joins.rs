@@ -289,9 +289,9 @@ async fn tables_of_the_first_version_are_upgraded() {
             if cut_off {
                 run(&mut connection, "ALTER TABLE outbox_event ADD COLUMN joined tinyint").await;
             }
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 5 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 6 });
             store.check().await.unwrap();
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 5, to: 5 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 6, to: 6 });
             waiting(&store, "j", 1).await;
             assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
             let rows = claimed(&store, &[]).await;

@@ -183,7 +183,7 @@ async fn tables_of_the_first_version_are_upgraded() {
     let start = JoinAction::Start { grouping_key: None, expected: 1, metadata: None };
     let missing = store.change_join(change("j", start)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Schema);
-    assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 5 });
+    assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 6 });
     store.check().await.unwrap();
     waiting(&store, "j", 1).await;
     assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);

@@ -122,16 +122,17 @@ impl<'a> Taking<'a> {
 }
 
 /// Marks items as taken, each by its rowid. The time is the token, so it increases
-/// each time an item is taken.
+/// each time an item is taken. An item that was not loaded and is too large to be rewritten has no token; all that
+/// can become of it is that it is set aside.
 fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Result<Vec<Row>, DriverError> {
     let mut mark = tx.prepare_cached(&tx.sql.mark_taken)?;
     let mut rows = Vec::with_capacity(items.len());
     for (rowid, mut item) in items {
         let after_last = item.processed_at.map_or(i64::MIN, |last| last.as_microsecond().saturating_add(1));
         let at = now.as_microsecond().max(after_last);
-        mark.execute(params![rowid, text(at)])?;
+        let marked = mark.execute(params![rowid, text(at), item.wrong.is_none()])? > 0;
         item.status = Some("PROCESSING".to_owned());
-        item.processed_at = Some(timestamp(at));
+        item.processed_at = marked.then(|| timestamp(at));
         rows.push(item.into_row());
     }
     Ok(rows)

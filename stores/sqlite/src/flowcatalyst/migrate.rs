@@ -22,9 +22,7 @@ pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, DriverError> {
     } else {
         refuse_lacking(&tx.sql.table, &lacking)?;
     }
-    if from == 0 {
-        tx.execute_batch(&tx.sql.create_beside)?;
-    }
+    tx.execute_batch(&tx.newest_sql.create_beside)?;
     add_state(tx)?;
     Ok(Migrated { from, to: version(tx, &tx.sql)? })
 }

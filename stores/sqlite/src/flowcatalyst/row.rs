@@ -16,7 +16,7 @@ use crate::time::timestamp;
 
 /// The size of all contents in bytes if some of them were left out as too large, else NULL.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > ?1 OR octet_length(error_message) > ?1 \
-    THEN ifnull(octet_length(payload), 0) + ifnull(octet_length(error_message), 0) END AS left_out";
+    THEN {size} END AS left_out";
 
 /// The values of one item, whose times are text.
 pub(crate) struct ItemValues<'r>(pub(crate) Values<'r>);

@@ -1,7 +1,7 @@
 //! Applying outcomes to items that are still claimed under the caller's token.
 
 use jiff::Timestamp;
-use pillarbox::model::stored_error;
+use pillarbox::model::{Token, stored_error};
 use pillarbox::port::{Change, OnDone, Outcome, Settle, Settled};
 use rusqlite::{Connection, ToSql, params};
 
@@ -10,6 +10,9 @@ use crate::error::DriverError;
 use crate::groups::block_group;
 use crate::sql::Sql;
 use crate::time::now;
+
+/// The token of an item that was not marked as taken, because it is too large to be rewritten.
+const NOT_TAKEN: Token = Token(0);
 
 /// Applies outcomes to items.
 pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
@@ -43,7 +46,11 @@ fn apply_one(
         },
         Change::Retry { error, .. } => run(&sql.retry, params![id, token, stored_error(error), retries]),
         Change::Dead { error, blocks, .. } => {
-            let changed = run(&sql.dead, params![id, token, stored_error(error), retries, now_text])?;
+            let error_text = stored_error(error);
+            let changed = run(&sql.dead, params![id, token, error_text, retries, now_text])?
+                || (outcome.token == NOT_TAKEN
+                    && sql.sets_aside
+                    && run(&sql.set_aside, params![id, retries, now_text, error_text])?);
             if let Some(group) = blocks.as_ref().filter(|_| changed) {
                 block_group(connection, sql, group, &outcome.id, error, now)?;
             }

@@ -81,7 +81,9 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
         (&sql.show, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
         (&sql.revive, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.locate, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
-        (&sql.cancel, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.cancellable, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.cancel, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.set_aside, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.list.among, "sqlite_autoindex_outbox_event_1 (event_id=?"),
         (&sql.list.pending, "outbox_event_pending (seq>?)"),
         (&sql.list.dead, "outbox_event_ended (status=?"),
@@ -134,7 +136,7 @@ fn a_leader_steps_from_group_to_group_by_the_index() {
         (&sql.group_first, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
         (&sql.group_next, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
         (&sql.take, "INDEX idx_outbox_events_status (status=? AND message_group=?)"),
-        (&sql.first_pending, "COVERING INDEX idx_outbox_events_status (status=?)"),
+        (&sql.first_pending, "INDEX idx_outbox_events_status (status=?)"),
         (&sql.recover, "INDEX idx_outbox_events_status (status=?)"),
     ] {
         let plan = plan(&connection, statement);

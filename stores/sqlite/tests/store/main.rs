@@ -6,6 +6,7 @@ mod faults;
 mod flowcatalyst;
 mod joins;
 mod kit;
+mod oversized;
 mod rows;
 mod schema;
 mod sharing;
