@@ -36,6 +36,7 @@ impl Settings {
             slots: layout.slots(),
             concurrent_writers: true,
             concurrent_claims: true,
+            concurrent_settles: false,
             transactions: true,
             durable: true,
             shared: true,

@@ -38,6 +38,8 @@ pub(crate) struct Call<'s> {
     deadline: Instant,
     /// The time limit that the server enforces on each write.
     limit: Duration,
+    /// Which of its node's fence documents a settle writes.
+    pub(crate) fence: usize,
     /// Draws for rows of its transaction. The rows appear with the commit.
     pub(crate) draws: Vec<u64>,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Call<'s> {
 impl<'s> Call<'s> {
     pub(crate) fn new(outbox: &'s Arc<Outbox>, session: Option<&'s mut ClientSession>) -> Self {
         let (deadline, limit) = (outbox.deadline(), outbox.timeout);
-        Self { outbox, session, deadline, limit, draws: Vec::new() }
+        Self { outbox, session, deadline, limit, fence: 0, draws: Vec::new() }
     }
 
     /// Lowers the time limit of its writes.

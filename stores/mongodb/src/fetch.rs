@@ -215,11 +215,13 @@ impl<'a> Read<'a> {
 
     fn take(&mut self, document: &RawDocument) -> ControlFlow<()> {
         let request = self.request;
-        let mut fields = Fields::new(document);
-        let created_at = fields.time("created_at").unwrap_or(Timestamp::MIN);
-        if !request.skip_recent.is_zero() && created_at > earlier(self.now, request.skip_recent) {
-            self.end = End::Young(fields.seq());
-            return ControlFlow::Break(());
+        if !request.skip_recent.is_zero() {
+            let mut fields = Fields::new(document);
+            let created_at = fields.time("created_at").unwrap_or(Timestamp::MIN);
+            if created_at > earlier(self.now, request.skip_recent) {
+                self.end = End::Young(fields.seq());
+                return ControlFlow::Break(());
+            }
         }
         if self.rows.len() >= request.rows || (request.bytes.reached_by(self.bytes) && !self.rows.is_empty())
         {

@@ -40,6 +40,10 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// Fence documents and session lists without a registered node are deleted once they are this old.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
+/// The number of fence documents of a node, and so of settles that it can make at once: two transactions that write the
+/// same document conflict.
+pub(crate) const FENCES: usize = 2;
+
 /// The stored state as one read found it. `now` is the database's time.
 struct Found {
     members: Members,
@@ -293,7 +297,7 @@ pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Dri
 
 /// Checks that a node may settle: returns the database's time, or `None` if the node is not registered.
 ///
-/// In a transaction this also writes the node's fence document, so that an eviction conflicts until the
+/// In a transaction this also writes one of the node's fence documents, so that an eviction conflicts until the
 /// transaction ends. Without a transaction, outcomes are still applied if the node is evicted right after
 /// this check.
 pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, DriverError> {
@@ -313,7 +317,7 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
     let now = Fields::new(&found).time("now").ok_or_else(DriverError::missing)?;
     let mut there = true;
     if call.in_transaction() {
-        let own = doc! { "_id": node.to_string() };
+        let own = doc! { "_id": fence_key(node, call.fence) };
         there = call.update_all(&call.names().node, own, doc! { "$inc": { "settles": 1_i64 } }).await? > 0;
     }
     Ok(there.then_some(now))
@@ -338,6 +342,11 @@ async fn touch_lead(call: &mut Call<'_>, lead: String) -> Result<bool, DriverErr
     Ok(call.update_all(&call.names().node, own, doc! { "$inc": { "takes": 1_i64 } }).await? > 0)
 }
 
+/// The key of one of the fence documents of a node's settles.
+fn fence_key(node: NodeId, fence: usize) -> String {
+    if fence == 0 { node.to_string() } else { format!("{node} settles {fence}") }
+}
+
 /// The key of the fence document of a node's takes.
 pub(crate) fn lead_key(node: NodeId) -> String {
     format!("{node} leads")
@@ -354,10 +363,9 @@ async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) 
         return Ok(());
     }
     let made_at = us(now);
-    let mut documents = vec![
-        (node.to_string(), doc! { "settles": 0_i64, "made_at": made_at }),
-        (Holder::Node(node).key(), doc! { "sessions": [], "made_at": made_at }),
-    ];
+    let fence = |fence| (fence_key(node, fence), doc! { "settles": 0_i64, "made_at": made_at });
+    let mut documents: Vec<(String, Document)> = (0..FENCES).map(fence).collect();
+    documents.push((Holder::Node(node).key(), doc! { "sessions": [], "made_at": made_at }));
     documents.extend(K::lead_key(node).map(|lead| (lead, doc! { "takes": 0_i64, "made_at": made_at })));
     // Documents of an earlier attempt to register, whose answer was lost, stay.
     let missing = |(key, new): (String, Document)| doc! { "q": { "_id": key }, "u": { "$setOnInsert": new }, "upsert": true };
@@ -381,8 +389,11 @@ async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<bool, Drive
     }
     // Without the fence documents, no settle that begins later or has an older snapshot is applied. The next
     // attempt needs the session list, unless the sessions were killed or never can be.
-    let with_list = if is_killed || is_refused { 3 } else { 2 };
-    let ids: Vec<String> = gone.iter().flat_map(|node| holds_of(*node).into_iter().take(with_list)).collect();
+    let ids: Vec<String> = if is_killed || is_refused {
+        gone.iter().flat_map(|node| holds_of(*node)).collect()
+    } else {
+        gone.iter().flat_map(|node| fences_of(*node)).collect()
+    };
     Ok(end_holds(call, &ids).await? || is_killed || is_refused)
 }
 
@@ -439,9 +450,16 @@ async fn end_holds(call: &mut Call<'_>, ids: &[String]) -> Result<bool, DriverEr
     }
 }
 
+/// The keys of a node's fence documents.
+fn fences_of(node: NodeId) -> Vec<String> {
+    (0..FENCES).map(|fence| fence_key(node, fence)).chain([lead_key(node)]).collect()
+}
+
 /// The keys of a node's fence documents and of its session list.
-fn holds_of(node: NodeId) -> [String; 3] {
-    [node.to_string(), lead_key(node), Holder::Node(node).key()]
+fn holds_of(node: NodeId) -> Vec<String> {
+    let mut keys = fences_of(node);
+    keys.push(Holder::Node(node).key());
+    keys
 }
 
 /// Deletes old fence documents and session lists without a registered node, such as those an eviction could

@@ -273,10 +273,11 @@ impl Outbox {
     ) -> Result<T, DriverError> {
         let Step::Of(holder, _) = step else {
             let mut session = self.database.client().start_session().await?;
-            return self.transact_in(&mut session, deadline, request, work).await;
+            return self.transact_in(&mut session, 0, deadline, request, work).await;
         };
+        let place = self.sessions.place(holder);
         let mut noted = sessions::of(self, holder).await?;
-        let ended = self.transact_in(&mut noted.session, deadline, request, work).await;
+        let ended = self.transact_in(&mut noted.session, place.fence, deadline, request, work).await;
         self.sessions.give_back(noted);
         ended
     }
@@ -284,12 +285,14 @@ impl Outbox {
     async fn transact_in<R, T>(
         self: &Arc<Self>,
         session: &mut ClientSession,
+        fence: usize,
         deadline: Instant,
         request: &R,
         work: Operation<R, T>,
     ) -> Result<T, DriverError> {
         session.start_transaction().with_options(self.transaction()).await?;
         let mut call = Call::new(self, Some(session));
+        call.fence = fence;
         let answer = work(&mut call, request).await;
         let draws = std::mem::take(&mut call.draws);
         drop(call);

@@ -43,27 +43,19 @@ impl<'a> Fields<'a> {
 
     /// A value; `None` if the field is missing or null.
     fn value(&self, field: &str) -> Option<RawBsonRef<'a>> {
-        let value = self.document.get(field).ok().flatten()?;
-        (!matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)).then_some(value)
+        self.document.get(field).ok().flatten().filter(is_value)
     }
 
     fn try_text(&self, field: &str) -> Result<Option<&'a str>, &'static str> {
-        self.value(field).map(|value| value.as_str().ok_or("is not text")).transpose()
+        text(self.value(field))
     }
 
-    /// An integer of any BSON number type.
     fn try_number(&self, field: &str) -> Result<Option<i64>, &'static str> {
-        match self.value(field) {
-            None => Ok(None),
-            Some(RawBsonRef::Int64(number)) => Ok(Some(number)),
-            Some(RawBsonRef::Int32(number)) => Ok(Some(number.into())),
-            Some(RawBsonRef::Double(number)) => Ok(Some(number as i64)),
-            Some(_) => Err("is not a number"),
-        }
+        number(self.value(field))
     }
 
     fn try_time(&self, field: &str) -> Result<Option<Timestamp>, &'static str> {
-        self.value(field).map(|value| from_value(value).ok_or("is not a time")).transpose()
+        time(self.value(field))
     }
 
     fn sound<T>(&mut self, field: &str, value: Result<Option<T>, &'static str>) -> Option<T> {
@@ -160,23 +152,91 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn field(position: usize) -> &'static str {
-    match Column::ALL[position] {
-        Column::EventId => "_id",
-        column => column.name(),
+/// Whether a field with this value is there for readers: null is as good as missing.
+fn is_value(value: &RawBsonRef<'_>) -> bool {
+    !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)
+}
+
+fn text(value: Option<RawBsonRef<'_>>) -> Result<Option<&str>, &'static str> {
+    value.map(|value| value.as_str().ok_or("is not text")).transpose()
+}
+
+/// An integer of any BSON number type.
+fn number(value: Option<RawBsonRef<'_>>) -> Result<Option<i64>, &'static str> {
+    match value {
+        None => Ok(None),
+        Some(RawBsonRef::Int64(number)) => Ok(Some(number)),
+        Some(RawBsonRef::Int32(number)) => Ok(Some(number.into())),
+        Some(RawBsonRef::Double(number)) => Ok(Some(number as i64)),
+        Some(_) => Err("is not a number"),
     }
 }
 
-/// The fields by the position of their column.
-struct Columns<'a>(Fields<'a>);
+fn time(value: Option<RawBsonRef<'_>>) -> Result<Option<Timestamp>, &'static str> {
+    value.map(|value| from_value(value).ok_or("is not a time")).transpose()
+}
+
+/// The fields by the position of their column. They are found in one pass, because the search for a single field reads
+/// the document from its beginning.
+struct Columns<'a> {
+    document: &'a RawDocument,
+    values: [Option<RawBsonRef<'a>>; Column::ALL.len()],
+    /// Why the row was found to be malformed before.
+    malformed: Option<RawBsonRef<'a>>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(document: &'a RawDocument) -> Self {
+        let (mut values, mut malformed) = ([None; Column::ALL.len()], None);
+        // What follows a broken field cannot be read.
+        for element in document.iter_elements().map_while(Result::ok) {
+            let place = match element.key().as_str() {
+                "_id" => &mut values[Column::EventId as usize],
+                "event_id" => continue,
+                "malformed" => &mut malformed,
+                name => match Column::named(name) {
+                    Some(column) => &mut values[column as usize],
+                    None => continue,
+                },
+            };
+            if place.is_none() {
+                *place = element.value().ok().filter(is_value);
+            }
+        }
+        Self { document, values, malformed }
+    }
+
+    fn value(&self, column: Column) -> Option<RawBsonRef<'a>> {
+        self.values[column as usize]
+    }
+
+    fn slot(&self) -> i32 {
+        match number(self.value(Column::Slot)) {
+            Ok(Some(slot)) => slot as i32,
+            _ => Fields::new(self.document).home(),
+        }
+    }
+
+    fn row(&self, claimed: WithClaim) -> Row {
+        let row = DECODER.row(self, claimed);
+        let slot = Slot(i16::try_from(self.slot()).unwrap_or(i16::MAX));
+        let binary = matches!(self.value(Column::PayloadBytes), None | Some(RawBsonRef::Binary(_)));
+        let event = match text(self.malformed) {
+            Ok(Some(reason)) => Err(Malformed::new(reason)),
+            _ if !binary => row.event.and(Err(Malformed::new("payload_bytes is not binary"))),
+            _ => row.event,
+        };
+        Row { slot, event, ..row }
+    }
+}
 
 impl Values for Columns<'_> {
     fn text(&self, position: usize) -> Result<Option<&str>, &'static str> {
-        self.0.try_text(field(position))
+        text(self.values[position])
     }
 
     fn bytes(&self, position: usize) -> Option<&[u8]> {
-        match self.0.value(field(position))? {
+        match self.values[position]? {
             RawBsonRef::String(text) => Some(text.as_bytes()),
             RawBsonRef::Binary(binary) => Some(binary.bytes),
             _ => None,
@@ -184,36 +244,22 @@ impl Values for Columns<'_> {
     }
 
     fn number(&self, position: usize) -> Result<Option<i64>, &'static str> {
-        self.0.try_number(field(position))
+        number(self.values[position])
     }
 
     fn time(&self, position: usize) -> Result<Option<Timestamp>, &'static str> {
-        self.0.try_time(field(position))
+        time(self.values[position])
     }
 
     fn unreadable_id(&self, _: usize) -> String {
-        Fields::new(self.0.document).id().to_string()
+        Fields::new(self.document).id().to_string()
     }
-}
-
-/// Reads a pending row for delivery.
-pub(crate) fn read_row(document: &RawDocument, claimed: WithClaim) -> Row {
-    let mut fields = Fields::new(document);
-    let row = DECODER.row(&Columns(Fields::new(document)), claimed);
-    let slot = Slot(i16::try_from(fields.slot()).unwrap_or(i16::MAX));
-    let binary = matches!(fields.value("payload_bytes"), None | Some(RawBsonRef::Binary(_)));
-    let event = match fields.try_text("malformed") {
-        Ok(Some(reason)) => Err(Malformed::new(reason)),
-        _ if !binary => row.event.and(Err(Malformed::new("payload_bytes is not binary"))),
-        _ => row.event,
-    };
-    Row { slot, event, ..row }
 }
 
 /// Reads a pending row within limits: the content of a row larger than `limits.row` is dropped after loading.
 /// The server limits documents to 16 MiB, so loading is safe.
 pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &ByteLimits) -> Row {
-    let mut read = read_row(document, claimed);
+    let mut read = Columns::new(document).row(claimed);
     if claimed == WithClaim::Yes {
         // The claim counted the whole document against its byte limit.
         read.bytes = document.as_bytes().len();
@@ -227,8 +273,9 @@ pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &B
 
 /// Reads all fields of a row, for operators.
 pub(crate) fn read_record(document: &RawDocument) -> Record {
-    let Row { slot, event, .. } = read_row(document, WithClaim::Yes);
-    Record { slot, event, ..DECODER.record(&Columns(Fields::new(document))) }
+    let columns = Columns::new(document);
+    let Row { slot, event, .. } = columns.row(WithClaim::Yes);
+    Record { slot, event, ..DECODER.record(&columns) }
 }
 
 /// Reads the failed attempts of a row, oldest first.

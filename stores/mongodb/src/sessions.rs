@@ -16,9 +16,10 @@ use tokio::time::Instant;
 
 use crate::call::{Call, Find};
 use crate::error::DriverError;
+use crate::membership::FENCES;
 use crate::outbox::{Outbox, Server};
 
-/// A holder's list keeps the newest 100 sessions. A holder uses one or two, and more only after calls that
+/// A holder's list keeps the newest 100 sessions. A holder uses two or three, and more only after calls that
 /// timed out.
 const NOTED: i32 = -100;
 /// A worker's record is renewed after this time, because old records are deleted.
@@ -55,30 +56,60 @@ impl Noted {
     }
 }
 
-/// The idle sessions of this process.
+/// The sessions of this process for settles and takes.
 ///
 /// They do not return to the driver's pool. The driver could reuse them for the application's transactions,
 /// and an eviction would kill those too.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Vec<Noted>>);
+pub(crate) struct Sessions {
+    idle: Mutex<Vec<Noted>>,
+    places: Mutex<Vec<(Holder, usize)>>,
+}
+
+/// The place of a transaction among those that its holder runs at the same time. Each writes another fence document of
+/// the holder, because two that write the same one conflict.
+pub(crate) struct Place<'a> {
+    sessions: &'a Sessions,
+    holder: Holder,
+    pub(crate) fence: usize,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut places = self.sessions.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = |(holder, fence): &(Holder, usize)| *fence == self.fence && *holder == self.holder;
+        if let Some(place) = places.iter().position(own) {
+            places.swap_remove(place);
+        }
+    }
+}
 
 impl Sessions {
+    /// Takes the first free place. If there is none, shares one: that transaction conflicts and is retried.
+    pub(crate) fn place(&self, holder: &Holder) -> Place<'_> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = |fence: &usize| !places.iter().any(|(other, used)| used == fence && other == holder);
+        let fence = (0..FENCES).find(is_free).unwrap_or_default();
+        places.push((holder.clone(), fence));
+        Place { sessions: self, holder: holder.clone(), fence }
+    }
+
     /// Takes an idle session: one recorded for this holder if possible, else one that must be recorded for it
     /// first.
     fn idle(&self, holder: &Holder) -> Option<Noted> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let own = idle.iter().position(|noted| noted.is_for(holder));
         own.map(|place| idle.swap_remove(place)).or_else(|| idle.pop())
     }
 
     pub(crate) fn give_back(&self, noted: Noted) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
     }
 
     /// Drops all idle sessions and deletes the records of workers. Records of nodes are deleted with the
     /// node.
     pub(crate) async fn clear(&self, outbox: &Arc<Outbox>) {
-        let idle = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         let owners = idle.iter().filter(|noted| matches!(noted.holder, Holder::Owner(_)));
         let keys: Vec<String> = owners.map(|noted| noted.holder.key()).collect();
         if keys.is_empty() {
@@ -145,4 +176,23 @@ pub(crate) async fn end_of_owners(call: &mut Call<'_>, owners: BTreeSet<OwnerId>
     let old = doc! { "$multiply": [{ "$toLong": { "$subtract": ["$$NOW", kept_ms] } }, 1_000_i64] };
     let left = doc! { "_id": { "$regex": "^owner " }, "$expr": { "$lt": ["$made_at", old] } };
     call.delete(&call.names().node, left).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// OBX-019
+    #[test]
+    fn transactions_of_one_holder_at_the_same_time_write_different_fence_documents() {
+        let (sessions, node) = (Sessions::default(), |number| Holder::Node(NodeId::from_random(number)));
+        let (first, second) = (sessions.place(&node(1)), sessions.place(&node(1)));
+        assert_eq!((first.fence, second.fence), (0, 1));
+        assert_eq!(sessions.place(&node(2)).fence, 0, "another node has its own");
+        assert_eq!(sessions.place(&node(1)).fence, 0, "with none left, one is shared");
+        drop(first);
+        assert_eq!(sessions.place(&node(1)).fence, 0);
+        drop(second);
+        assert!(sessions.places.lock().unwrap().is_empty());
+    }
 }

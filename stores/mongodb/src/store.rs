@@ -104,6 +104,7 @@ impl<K> MongodbTable<K> {
             slots: K::LAYOUT.slots(),
             concurrent_writers: server.0 == Server::Replicated && K::NUMBERED,
             concurrent_claims: false,
+            concurrent_settles: server.0 == Server::Replicated && K::NUMBERED,
             transactions: server.0 == Server::Replicated,
             durable: true,
             shared: true,

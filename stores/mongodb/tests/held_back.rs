@@ -8,7 +8,8 @@ use std::time::Duration;
 use pillarbox::model::{EventId, GroupKey, NodeId, Row, Seq, Slot, Status, Token};
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Discard, ErrorKind, Fence, GroupAction, GroupChange,
-    Heartbeat, List, OnDone, Outcome, ReadScope, Register, Select, Settle, Store, Table, WriteOn,
+    Heartbeat, List, OnDone, Outcome, ReadScope, Register, Select, Settle, Settled, Store, StoreError, Table,
+    WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
@@ -16,6 +17,7 @@ use pillarbox_mongodb::mongodb::bson::{Document, doc};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 mod server;
@@ -230,6 +232,66 @@ async fn slots_of_an_evicted_node_wait_until_its_settles_are_over() {
     assert_eq!(read.attempts, 1, "its heir sees what it has settled");
     slow.close().await;
     evictor.close().await;
+    site.remove().await;
+}
+
+/// Lets a store settle each of these rows, up to the commit. Returns the settles, and what holds the commits back.
+async fn settle_each(
+    slow: &MongodbStore,
+    proxy: &mut Proxy,
+    node: NodeId,
+    read: &[Row],
+) -> (Vec<JoinHandle<Result<Settled, StoreError>>>, Vec<LetGo>) {
+    let (mut settles, mut commits) = (Vec::new(), Vec::new());
+    for row in read {
+        let (store, request) = (slow.clone(), settle(node, row, Change::Attempt { attempts: 1 }));
+        settles.push(tokio::spawn(async move { store.settle(request).await }));
+        commits.push(timeout(LONG, proxy.held_back.recv()).await.expect("it does not conflict").unwrap());
+    }
+    (settles, commits)
+}
+
+/// PBX-148
+#[tokio::test]
+async fn two_settles_of_a_node_go_on_at_once() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let mut proxy = Proxy::start(b"commitTransaction").await;
+    let (slow, node) = (proxy.store(&site).await, NodeId::from_random(1));
+    assert!(slow.facts().concurrent_settles);
+    slow.register(Register { lease: Duration::from_secs(60), ..join(node) }).await.unwrap();
+    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+    let read = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows;
+    let (settles, commits) = settle_each(&slow, &mut proxy, node, &read).await;
+    drop((commits, proxy.held_back));
+    for settle in settles {
+        let settled = timeout(LONG, settle).await.unwrap().unwrap().unwrap();
+        assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
+    }
+    slow.close().await;
+    site.remove().await;
+}
+
+/// PBX-148, PBX-120
+#[tokio::test]
+async fn an_eviction_ends_both_settles_of_a_node() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let mut proxy = Proxy::start(b"commitTransaction").await;
+    let slow = proxy.store(&site).await;
+    let [dead, heir] = [1, 2].map(NodeId::from_random);
+    slow.register(join(dead)).await.unwrap();
+    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+    let read = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows;
+    let (settles, commits) = settle_each(&slow, &mut proxy, dead, &read).await;
+    let register = Register { lease: Duration::from_secs(60), ..join(heir) };
+    let joined = timeout(SOON, site.store.register(register)).await.expect("it does not wait").unwrap();
+    assert!(joined.held.iter().any(|held| held.suspect && held.slot == Slot(0)), "it has their slots");
+    drop((commits, proxy.held_back));
+    for settle in settles {
+        assert!(!timeout(LONG, settle).await.unwrap().unwrap().unwrap().held, "its node is gone");
+    }
+    let read = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows;
+    assert_eq!(read.iter().map(|row| row.attempts).collect::<Vec<_>>(), [0, 0]);
+    slow.close().await;
     site.remove().await;
 }
 

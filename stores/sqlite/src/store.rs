@@ -99,6 +99,7 @@ impl SqliteStoreBuilder {
             facts: Facts {
                 concurrent_writers: false,
                 concurrent_claims: false,
+                concurrent_settles: false,
                 ..settings.facts("sqlite", K::LAYOUT)
             },
             access: opening.access,

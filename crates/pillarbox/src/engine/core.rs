@@ -283,6 +283,7 @@ impl Core {
         Signals {
             work: self.workers.idle > 0 && !self.workers.halted && self.is_runnable(),
             settle: self.settles.wakes(self.settle_at()),
+            settle_second: self.settles.wakes_second(self.settings.settle_rows),
             read: self.with_source(|source, core| source.wakes(core)),
             heartbeat: self.slots.any_leaving() && self.has_drained_slots(),
             drained,

@@ -128,6 +128,9 @@ impl Engine {
         let registered = heart.call(async move { heartbeat::register(&registering).await }).await;
         let (node, membership) = registered.unwrap_or_else(|| Err(shared.panicked("register")))?;
         let mut running = Self::dispatcher(Arc::clone(&shared));
+        if shared.table.facts().concurrent_settles {
+            running.settle_two_at_once();
+        }
         heart.watch(&running.tracker, running.stop_renewing.clone());
         let stop = running.stop_renewing.clone();
         let renewing = heartbeat::run(Arc::clone(&shared), heart.clone(), stop, node, membership);
@@ -139,6 +142,15 @@ impl Engine {
         let reading = running.tracker.spawn(lasting(shared, "reader", reading));
         running.loops.push(reading.abort_handle());
         Ok(running)
+    }
+
+    /// Starts the second settler.
+    fn settle_two_at_once(&mut self) {
+        self.shared.with(Core::settle_two_at_once);
+        let (stop, give) = (self.stop_settling.clone(), self.give_up.clone());
+        let settling = move |shared| settler::run_second(shared, stop.clone(), give.clone());
+        let settling = self.tracker.spawn(lasting(Arc::clone(&self.shared), "second settler", settling));
+        self.loops.push(settling.abort_handle());
     }
 
     /// Returns the current state of the engine.

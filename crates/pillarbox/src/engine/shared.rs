@@ -17,6 +17,7 @@ use crate::port::{AnyTable, ErrorKind, MetricsExporter, Sink, StoreError};
 pub(crate) struct Signals {
     pub(crate) work: bool,
     pub(crate) settle: bool,
+    pub(crate) settle_second: bool,
     pub(crate) read: bool,
     pub(crate) heartbeat: bool,
     pub(crate) drained: bool,
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<dyn MetricsExporter>,
     pub(crate) work: Notify,
     pub(crate) settle: Notify,
+    pub(crate) settle_second: Notify,
     pub(crate) read: Notify,
     pub(crate) heartbeat: Notify,
     pub(crate) drained: Notify,
@@ -57,6 +59,7 @@ impl Shared {
             metrics,
             work: Notify::new(),
             settle: Notify::new(),
+            settle_second: Notify::new(),
             read: Notify::new(),
             heartbeat: Notify::new(),
             drained: Notify::new(),
@@ -77,6 +80,7 @@ impl Shared {
         for (wanted, notify) in [
             (signals.work, &self.work),
             (signals.settle, &self.settle),
+            (signals.settle_second, &self.settle_second),
             (signals.read, &self.read),
             (signals.heartbeat, &self.heartbeat),
             (signals.drained, &self.drained),

@@ -403,3 +403,74 @@ fn a_renewal_does_not_prolong_a_claim_that_was_still_under_way() {
     assert!(merge(&mut core, ReadResult::Claimed { rows: vec![late], clock, until }, now).is_empty());
     assert_eq!(core.claimed_until(), Some(until));
 }
+
+/// The events of a batch.
+fn taken(next: NextSettle) -> (Vec<String>, impl FnOnce(&mut Core, Instant)) {
+    let NextSettle::Batch { batch, incarnation, .. } = next else { panic!("it settles") };
+    let ids = batch.outcomes.iter().map(|outcome| outcome.id.to_string()).collect();
+    (ids, move |core: &mut Core, now| core.settled(batch, &Settled::all_but(Vec::new()), incarnation, now))
+}
+
+/// PBX-148
+#[test]
+fn two_batches_at_once_have_no_event_and_no_slot_in_common() {
+    let now = Instant::now();
+    let mut core = Core::new(EngineSettings { settle_rows: 4, ..EngineSettings::default() }, 1);
+    core.settle_two_at_once();
+    let unsettled = |id: &str, slot: i16, change| {
+        let (seq, token) = (Seq(7), Token::default());
+        let outcome = Outcome { seq, id: EventId::from_row(id.to_owned()), token, change };
+        Unsettled { outcome, slot: Slot(slot), group: None }
+    };
+    let push = |core: &mut Core, id: &str, slot| core.push_unsettled(unsettled(id, slot, Change::Done), now);
+    for (id, slot) in [("a", 4), ("b", 5), ("c", 4), ("d", 5), ("e", 6)] {
+        push(&mut core, id, slot);
+    }
+    let at = now + Duration::from_secs(1);
+    let (first, answer_first) = taken(core.next_settle(at));
+    assert_eq!(first, ["a", "c", "e"]);
+    assert!(core.signals(None).settle_second, "there is enough for another batch");
+    let (second, answer_second) = taken(core.next_second_settle(at));
+    assert_eq!(second, ["b", "d"]);
+
+    push(&mut core, "f", 5);
+    answer_first(&mut core, at);
+    assert!(matches!(core.next_settle(at), NextSettle::Beside), "its slot is being settled");
+    assert!(!core.signals(None).settle);
+    push(&mut core, "g", 4);
+    assert!(core.signals(None).settle);
+    let later = at + Duration::from_secs(1);
+    let (third, answer_third) = taken(core.next_settle(later));
+    assert_eq!(third, ["g"]);
+
+    // A note may be about an event of either batch.
+    assert!(core.settles.note(unsettled("d", 5, Change::Waits { error: "no".to_owned() })));
+    answer_third(&mut core, later);
+    assert!(matches!(core.next_settle(later), NextSettle::Beside));
+    answer_second(&mut core, later);
+    assert!(matches!(core.next_second_settle(later), NextSettle::Empty));
+    let (note, answer) = taken(core.next_settle(later));
+    assert_eq!(note, ["d"]);
+    answer(&mut core, later);
+    let (last, answer) = taken(core.next_settle(later));
+    assert_eq!(last, ["f"]);
+    answer(&mut core, later);
+    assert!(core.all_settled());
+}
+
+/// PBX-148: two small batches cost more than one.
+#[test]
+fn what_fits_into_one_batch_is_settled_in_one() {
+    let now = Instant::now();
+    let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
+    let mut core = Core::new(settings, 1);
+    core.settle_two_at_once();
+    for number in 0..1_000_i16 {
+        let (id, change) = (EventId::from_row(number.to_string()), Change::Done);
+        let outcome = Outcome { seq: Seq(number.into()), id, token: Token::default(), change };
+        core.push_unsettled(Unsettled { outcome, slot: Slot(number % 64), group: None }, now);
+    }
+    let (batch, _) = taken(core.next_settle(now + Duration::from_secs(1)));
+    assert_eq!(batch.len(), 1_000);
+    assert!(!core.signals(None).settle_second);
+}

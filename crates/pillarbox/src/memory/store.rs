@@ -115,6 +115,7 @@ impl MemoryStore {
             slots: if options.has_leader { 1 } else { SLOTS },
             concurrent_writers: true,
             concurrent_claims: true,
+            concurrent_settles: !options.has_leader,
             transactions: true,
             durable: false,
             shared: false,

@@ -28,7 +28,9 @@ macro_rules! columns {
             /// Every column, each at the place of its discriminant.
             pub const ALL: &[Self] = &[$(Self::$column,)+];
 
-            pub(super) fn named(name: &str) -> Option<Self> {
+            /// The column of this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$column),)+
                     _ => None,

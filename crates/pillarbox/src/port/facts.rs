@@ -15,6 +15,9 @@ pub struct Facts {
     pub concurrent_writers: bool,
     /// Whether claims made at the same time pass over each other's rows, so that two at once are faster than one.
     pub concurrent_claims: bool,
+    /// Whether two settles of a node run at the same time. Where one waits for the other, or only one can write, a
+    /// node makes one at a time.
+    pub concurrent_settles: bool,
     /// Whether events can be written in the same transaction as business rows.
     pub transactions: bool,
     /// Whether rows survive the end of the process.

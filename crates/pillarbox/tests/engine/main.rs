@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod batches;
+mod beside;
 mod breaker;
 mod crash;
 mod delivering;

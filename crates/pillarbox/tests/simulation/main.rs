@@ -20,6 +20,7 @@ mod sink;
 mod store;
 mod transaction;
 mod truth;
+mod under_way;
 mod world;
 mod writer;
 

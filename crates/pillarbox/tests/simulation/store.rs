@@ -18,6 +18,7 @@ use crate::effect;
 use crate::faults::{Fate, Op, When};
 use crate::gate::Gate;
 use crate::history::Life;
+use crate::under_way;
 use crate::world::World;
 
 /// One process's way to the store.
@@ -160,7 +161,13 @@ impl Table for NodeStore {
     }
 
     fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
-        Box::pin(self.call(Op::Settle, effect::settle(Arc::clone(&self.world), request)))
+        let under_way = under_way::Call::begin(&self.world, &request);
+        let settled = self.call(Op::Settle, effect::settle(Arc::clone(&self.world), request));
+        Box::pin(async move {
+            let settled = settled.await;
+            under_way.answered(&settled);
+            settled
+        })
     }
 
     fn register(&self, request: Register) -> StoreFuture<'_, Membership> {

@@ -19,6 +19,7 @@ use crate::faults::{Fate, Op};
 use crate::history::{DeliveryNo, Entry, EventNo, History, Life, What};
 use crate::plan::{Hinting, Plan};
 use crate::truth::Truth;
+use crate::under_way::UnderWay;
 
 /// What an event does to those who deliver it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) store: MemoryStore,
     pub(crate) truth: Mutex<Truth>,
+    pub(crate) settles: UnderWay,
     /// Requests on their way, whether or not their sender lives.
     pub(crate) servers: TaskTracker,
     /// The script is over: processes end.
@@ -81,6 +83,7 @@ pub(crate) struct World {
     lives: AtomicUsize,
     deliveries: AtomicUsize,
     transactions: AtomicUsize,
+    settling: AtomicUsize,
     calls: Mutex<(Instant, usize)>,
 }
 
@@ -101,6 +104,7 @@ impl World {
             }),
             plan,
             truth: Mutex::default(),
+            settles: UnderWay::default(),
             servers: TaskTracker::new(),
             over: Notify::new(),
             start: now,
@@ -113,6 +117,7 @@ impl World {
             lives: AtomicUsize::new(0),
             deliveries: AtomicUsize::new(0),
             transactions: AtomicUsize::new(0),
+            settling: AtomicUsize::new(0),
             calls: Mutex::new((now, 0)),
         })
     }
@@ -155,6 +160,11 @@ impl World {
 
     pub(crate) fn new_transaction(&self) -> usize {
         self.transactions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of a settle.
+    pub(crate) fn new_call(&self) -> usize {
+        self.settling.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Things still go wrong.

@@ -69,6 +69,10 @@ impl Busy {
         *self = Self::default();
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub(super) fn ids(&self) -> impl Iterator<Item = &EventId> {
         self.waiting.iter().map(|waiting| &waiting.unsettled.outcome.id)
     }

@@ -8,6 +8,7 @@ pub(crate) mod claim_size;
 pub(crate) mod due;
 pub(crate) mod failures;
 pub(crate) mod groups;
+pub(crate) mod halves;
 pub(crate) mod held;
 pub(crate) mod in_flight;
 pub(crate) mod item;

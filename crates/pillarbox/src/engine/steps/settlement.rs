@@ -31,6 +31,8 @@ pub(crate) enum NextSettle {
     Batch { fence: Fence, batch: Batch, incarnation: u64 },
     /// Wait for more outcomes, at most until this time.
     Linger(Instant),
+    /// Wait for a signal: the second settler has a batch, and what waits may have to wait for its answer.
+    Beside,
     /// Wait for a signal: nothing is to be settled.
     Empty,
 }
@@ -92,12 +94,28 @@ impl Core {
                         outcome.token = self.leases.newer(outcome).unwrap_or(outcome.token);
                     }
                 }
-                let (fence, incarnation) = (self.node.fence.clone(), self.node.incarnation);
-                NextSettle::Batch { fence, batch: Batch::new(due), incarnation }
+                self.batch(due)
             }
             Err(Some(until)) => NextSettle::Linger(until),
+            Err(None) if self.settles.is_settled_beside() => NextSettle::Beside,
             Err(None) => NextSettle::Empty,
         }
+    }
+
+    /// Lets two batches be settled at once. Must be called before the first outcome.
+    pub(crate) fn settle_two_at_once(&mut self) {
+        self.settles.split();
+    }
+
+    /// Returns a batch for the second settler if there is enough for it.
+    pub(crate) fn next_second_settle(&mut self, now: Instant) -> NextSettle {
+        let due = self.settles.next_second(self.settings.settle_rows, now);
+        due.map_or(NextSettle::Empty, |due| self.batch(due))
+    }
+
+    fn batch(&self, due: Due) -> NextSettle {
+        let (fence, incarnation) = (self.node.fence.clone(), self.node.incarnation);
+        NextSettle::Batch { fence, batch: Batch::new(due), incarnation }
     }
 
     /// Merges the store's answer to a batch.

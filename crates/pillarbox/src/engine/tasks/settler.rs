@@ -31,6 +31,11 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: C
                 () = give_up.cancelled() => return,
                 () = sleep_until(until) => {}
             },
+            NextSettle::Beside => tokio::select! {
+                biased;
+                () = shared.settle.notified() => {}
+                () = give_up.cancelled() => return,
+            },
             NextSettle::Empty if stop.is_cancelled() => return,
             NextSettle::Empty => tokio::select! {
                 biased;
@@ -38,6 +43,24 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: C
                 () = stop.cancelled() => {}
             },
         }
+    }
+}
+
+/// Settles beside [`run`] where that leaves enough for a second batch, until `stop`.
+pub(crate) async fn run_second(shared: Arc<Shared>, stop: CancellationToken, give_up: CancellationToken) {
+    while !stop.is_cancelled() {
+        tokio::select! {
+            biased;
+            () = shared.settle_second.notified() => {}
+            () = stop.cancelled() => {}
+        }
+        while let NextSettle::Batch { fence, batch, incarnation } =
+            shared.with(|core| core.next_second_settle(Instant::now()))
+        {
+            settle(&shared, &give_up, fence, batch, incarnation).await;
+        }
+        // The first settler may have waited for this batch.
+        shared.settle.notify_one();
     }
 }
 
