@@ -4,6 +4,7 @@
 
 mod columns;
 mod failure;
+mod joins;
 mod page;
 mod replacements;
 mod selecting;
@@ -22,6 +23,7 @@ mod transaction;
 
 pub use columns::selected;
 pub use failure::{Refused, ServerFailure, commit_error};
+pub use joins::{JOIN_COLUMNS, join_state_columns, read_join, read_member};
 pub use page::{End, Light, Page, put_in_place, read_item, read_row};
 pub use replacements::Replacements;
 pub use selecting::Selecting;

@@ -7,12 +7,12 @@ use pillarbox::model::{
     COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
 };
 use pillarbox::port::Contents;
-use pillarbox_store_kit::{Replacements, selected, statements};
+use pillarbox_store_kit::{JOIN_COLUMNS, Replacements, join_state_columns, selected, statements};
 
 use crate::dialect::Dialect;
+use crate::flowcatalyst;
 use crate::migrate::MIGRATIONS;
 use crate::row::{CLAIM_TAIL, LEFT_OUT, RECORD_COLUMNS};
-use crate::{flowcatalyst, joins};
 
 /// The SQL expression for the group of a row.
 pub(crate) const GROUP_KEY: &str =
@@ -59,8 +59,8 @@ impl Names {
             ("{left_out}", left_out.to_owned()),
             ("{claim_tail}", CLAIM_TAIL.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
-            ("{join_columns}", joins::COLUMNS.to_owned()),
-            ("{join_state}", joins::STATE_COLUMNS.to_owned()),
+            ("{join_columns}", JOIN_COLUMNS.to_owned()),
+            ("{join_state}", join_state_columns()),
         ]);
         let beside = [
             ("{node}", "node"),

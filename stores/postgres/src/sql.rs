@@ -6,10 +6,9 @@ use pillarbox::model::{
     COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
 };
 use pillarbox::port::{OnDone, Order};
-use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
+use pillarbox_store_kit::{JOIN_COLUMNS, Replacements, Selecting, selected, statements};
 
 use crate::flowcatalyst::ITEM_BYTES;
-use crate::joins::JOIN_COLUMNS;
 use crate::migrate::MIGRATIONS;
 use crate::row::{LEFT_OUT, RECORD_COLUMNS, claim_bytes};
 

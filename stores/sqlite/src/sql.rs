@@ -3,11 +3,11 @@
 use pillarbox::model::{
     COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
 };
-use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
+use pillarbox_store_kit::{JOIN_COLUMNS, Replacements, Selecting, selected, statements};
 
+use crate::flowcatalyst;
 use crate::migrate::MIGRATIONS;
 use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS};
-use crate::{flowcatalyst, joins};
 
 /// The condition that all selections of operators share, with parameters 1 to 6.
 const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
@@ -59,7 +59,7 @@ impl Names {
             ("{light_columns}", selected(&columns, &heavy_and_error, str::to_owned, light)),
             ("{left_out}", left_out.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
-            ("{join_columns}", joins::COLUMNS.to_owned()),
+            ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{id_in_hex}", ID_IN_HEX.to_owned()),
         ]);
         let indexes = [
