@@ -14,7 +14,7 @@ use crate::error::DriverError;
 use crate::join_record::{self, fields, in_state, read_member};
 use crate::number::head;
 use crate::operate::record;
-use crate::outbox::Step;
+use crate::outbox::{Step, step};
 use crate::row::Fields;
 use crate::steps::finish;
 use crate::store::MongodbStore;
@@ -22,7 +22,7 @@ use crate::time::cut;
 
 impl Joins for MongodbStore {
     fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
-        self.run("change join", Step::Together, request, |call, request| Box::pin(change(call, request)))
+        self.run("change join", Step::Together, request, step!(change))
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
@@ -33,7 +33,7 @@ impl Joins for MongodbStore {
     }
 
     fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
-        self.run("list joins", Step::Single, request, |call, request| Box::pin(list(call, request)))
+        self.run("list joins", Step::Single, request, step!(list))
     }
 }
 
