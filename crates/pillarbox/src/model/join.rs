@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::id::text;
 use super::limits::{self, EVENT_ID_MAX};
 use super::{Event, EventId, Headers, Invalid, NewRow, Placement, Status};
 
@@ -36,19 +37,9 @@ impl JoinId {
     pub fn from_row(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for JoinId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text!(JoinId);
 
 impl fmt::Debug for JoinId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
