@@ -35,7 +35,7 @@ fn agreed(answer: Option<&str>, question: &str) -> CommandResult {
         Some("y" | "yes") => Ok(()),
         Some(_) => Err(CommandError::failed("not confirmed: nothing was changed")),
         None => {
-            let message = format!("not confirmed, and nobody to ask: {question}");
+            let message = format!("not confirmed, and there is no terminal to ask on: {question}");
             Err(CommandError::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
         }
     }

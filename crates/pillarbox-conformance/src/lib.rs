@@ -23,6 +23,8 @@ mod case;
 mod harness;
 mod item_kit;
 mod kit;
+mod native_rights;
+mod requests;
 mod rights;
 mod topics;
 
@@ -31,6 +33,13 @@ pub use case::{Case, CaseOutcome, Need, run};
 pub use harness::{
     Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
     Transactions, Unlock, Work, WorkInTransaction, Worked, items, native,
+};
+pub use native_rights::{
+    FORBIDDEN_TO_WRITERS, deliver_native, grants_of, operate, sql_of, work_queue, write_native,
+};
+pub use requests::{
+    account_insert, account_row, attach, change_join, claim_messages, complete, fetch_all, join_status,
+    message, node, outcome, owner, register, settle, start_waiting, within,
 };
 pub use rights::{fill_items, relay_items};
 

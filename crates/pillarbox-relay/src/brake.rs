@@ -109,7 +109,7 @@ impl Braked {
                  and no attempt is counted; check the URL, the path, the format and what the endpoint expects"
             ),
             Turn::Released => {
-                tracing::info!(source = %self.source, "an event was accepted: deliveries go on")
+                tracing::info!(source = %self.source, "an event was accepted: deliveries continue")
             }
         }
         verdicts.resize(batch.len(), Verdict::Skipped);

@@ -85,7 +85,7 @@ impl Relay {
         for warning in &config.warnings {
             tracing::warn!(key = warning.key, place = warning.place, "{}", warning.what);
         }
-        let longest_drain = config.sources.iter().map(|source| source.drain).max().unwrap_or_default();
+        let longest_drain = config.sources.iter().map(|source| source.engine.drain).max().unwrap_or_default();
         let label = config.label.as_deref();
         let source = |source| Arc::new(Source::new(source, label, Arc::clone(&sinks)));
         let shared = Arc::new(Shared { sources: config.sources.into_iter().map(source).collect() });
@@ -163,7 +163,7 @@ impl Relay {
                 if drained.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
-                match is_empty(&drained.store, source.config.ungrouped).await {
+                match is_empty(&drained.store, source.config.engine.ungrouped).await {
                     Ok(true) => {}
                     Ok(false) => return false,
                     Err(error) => {
@@ -181,7 +181,7 @@ impl Relay {
         let mut left = Left::default();
         for source in &self.shared.sources {
             for drained in source.drained_tables() {
-                left = left + Left::count(&drained.store, source.config.ungrouped).await?;
+                left = left + Left::count(&drained.store, source.config.engine.ungrouped).await?;
             }
         }
         for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, NodeId, TableName};
-use pillarbox::port::{AnyTable, ErrorKind, OnDone, Order, PurgeStatus, Sink, StoreError, Table};
-use pillarbox::rules::Exponential;
+use pillarbox::port::{AnyTable, ErrorKind, OnDone, PurgeStatus, Sink, StoreError, Table};
 use pillarbox_admin::{LastFailure, SourceCounts, SourceStatus};
 use pillarbox_stores::{MissingFile, Options};
 use tokio::sync::{Semaphore, oneshot};
@@ -239,7 +238,7 @@ impl Source {
             table = %drained.table,
             events = health.in_memory,
             batches_in_flight = health.out,
-            at_most = ?self.config.drain,
+            at_most = ?self.config.engine.drain,
             endpoint_failure = drained.failures.current().map(|failure| failure.class),
             next_attempt_in = ?health.next_attempt_in(),
             "closing: waits for events in memory, then releases the rest"
@@ -368,7 +367,7 @@ impl Source {
         &self,
         tables: Vec<(Route, TableName, AnyTable)>,
     ) -> Result<Vec<Arc<DrainedTable>>, SourceError> {
-        let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
+        let limit = Arc::new(Semaphore::new(self.config.engine.workers));
         let shared = tables.len() > 1;
         let mut drained_tables: Vec<Arc<DrainedTable>> = Vec::new();
         for (route, table, store) in tables {
@@ -449,26 +448,14 @@ fn settings(config: &SourceConfig, store: &AnyTable, label: &str) -> EngineSetti
     let is_webhook = config.sink.url.reveal().starts_with("webhook");
     // Twice the timeouts: where two tables share the limit of groups, a batch may first wait for another one.
     let deadline = (config.sink.options.connect_timeout + config.sink.options.timeout) * 2 + MARGIN;
+    let engine = config.engine.clone();
     EngineSettings {
-        order: Order::PerGroup,
-        ungrouped: config.ungrouped,
-        on_dead: config.on_dead,
-        workers: config.max_concurrent_groups,
-        batch: if is_webhook { 1 } else { config.api_batch_size },
-        cold_rows: config.global_buffer_size,
-        buffer_bytes: config.buffer_bytes,
-        row_bytes: config.max_row_bytes,
-        fetch_rows: config.poll_batch_size,
-        max_attempts: config.max_retries.saturating_add(1),
-        retry: Arc::new(Exponential { base: config.retry_min, max: config.retry_max }),
+        batch: if is_webhook { 1 } else { engine.batch },
+        retry: Arc::new(config.retry),
         deadline,
-        on_done: if store.items().is_some() { OnDone::Keep } else { config.on_done },
-        lease: config.lease,
-        poll_interval: config.poll_interval,
-        quick_poll: Some(QUICK_POLL.min(config.poll_interval)),
-        processing_timeout: config.processing_timeout,
-        drain: config.drain,
+        on_done: if store.items().is_some() { OnDone::Keep } else { engine.on_done },
+        quick_poll: Some(QUICK_POLL.min(engine.poll_interval)),
         label: label.to_owned(),
-        ..EngineSettings::default()
+        ..engine
     }
 }

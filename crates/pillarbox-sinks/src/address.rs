@@ -164,7 +164,7 @@ fn pairs(query: &str) -> Result<BTreeMap<String, String>, SinkError> {
 
 /// Decodes a percent-encoded text.
 fn text(encoded: &str) -> Result<String, SinkError> {
-    let bad = || SinkError::url("has a `%` without two hexadecimal digits, or bytes that are no text");
+    let bad = || SinkError::url("has a `%` without two hexadecimal digits, or bytes that are not UTF-8 text");
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -237,9 +237,9 @@ impl Courier for RedisSink {
         let added = timeout(self.timeout(), self.add_all(connection, run)).await;
         match added.unwrap_or_else(|_| Err(Fault::new(Cause::Timeout, "no answer in time"))) {
             Ok(added) => vec![Verdict::Accepted; added],
-            // The event has named a key that is no stream. Redis has added nothing of the run.
+            // The event has named a key that is not a stream. Redis has added nothing of the run.
             Err(fault) if !self.stream.is_constant() && fault.error.starts_with(WRONG_TYPE) => {
-                vec![rejected(format!("the key made by the template is no stream: {}", fault.error))]
+                vec![rejected(format!("the key made by the template is not a stream: {}", fault.error))]
             }
             Err(fault) => {
                 self.connection.give_up(&held);

@@ -87,7 +87,7 @@ pub enum BadTemplate {
     },
     /// A place has an unknown name.
     #[error(
-        "{{{name}}} is no place of an event: use type, aggregate-type, aggregate-id, group, tenant, id or header:NAME"
+        "{{{name}}} is not a field of an event: use type, aggregate-type, aggregate-id, group, tenant, id or header:NAME"
     )]
     UnknownPlace {
         /// The unknown name.

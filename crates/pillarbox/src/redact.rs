@@ -45,7 +45,7 @@ fn is_scheme(text: &str) -> bool {
     (1..=20).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// A text without the credentials of the URLs that stand in it.
+/// A text without the credentials of the URLs in it.
 #[must_use]
 pub fn text(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());

@@ -4,6 +4,28 @@
 #[derive(Debug, Clone, Default)]
 pub struct Replacements(Vec<(&'static str, String)>);
 
+/// The tables beside the event table that every SQL store has, by placeholder and suffix of the name.
+pub const TABLES: [(&str, &str); 8] = [
+    ("{node}", "node"),
+    ("{slot}", "slot"),
+    ("{group}", "group"),
+    ("{attempt}", "attempt"),
+    ("{audit}", "audit"),
+    ("{meta}", "meta"),
+    ("{join}", "join"),
+    ("{join_member}", "join_member"),
+];
+
+/// The indexes of the event table that the stores name in statements, by placeholder and suffix of the name.
+pub const EVENT_INDEXES: [(&str, &str); 6] = [
+    ("{event_pending}", "pending"),
+    ("{event_message}", "message"),
+    ("{event_ended}", "ended"),
+    ("{event_delayed}", "delayed"),
+    ("{event_queue}", "queue"),
+    ("{event_topic}", "topic"),
+];
+
 impl Replacements {
     /// Creates replacements that apply in this order; a text may contain placeholders that
     /// come later in the list.

@@ -1,9 +1,9 @@
-//! The settings that the builders of all SQL stores share.
+//! The settings that the builders of all stores share.
 
 use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::Facts;
 
-/// The settings of every SQL store.
+/// The settings of every store.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name in logs and errors.
@@ -64,6 +64,31 @@ macro_rules! setters {
         /// The limits on event fields. Default: 1 MiB of payload, no NUL.
         pub fn limits(mut self, limits: $crate::Limits) -> Self {
             self.settings.limits = limits;
+            self
+        }
+    };
+}
+
+/// Defines the setters of a builder that has a field `server` of type [`ServerSettings`]. `$cancels` says which
+/// statements the server cancels.
+#[cfg(feature = "server")]
+#[macro_export]
+macro_rules! server_setters {
+    (cancels: $cancels:literal) => {
+        /// How long one of the store's own statements may take. Default: 30 s; from 100 ms to 1 h.
+        ///
+        #[doc = concat!("The server then cancels ", $cancels, ". If the connection still does not answer, the store drops it 5 s later.")]
+        pub fn statement_timeout(mut self, timeout: ::std::time::Duration) -> Self {
+            self.server.set_statement_timeout(timeout);
+            self
+        }
+
+        /// The number of connections that claims, promotions and operators share. Default: 4; at least 1.
+        ///
+        /// Reading, settling, heartbeats and wake-ups have one more connection each. All of them are opened on
+        /// first use.
+        pub fn general_connections(mut self, connections: usize) -> Self {
+            self.server.set_general_connections(connections);
             self
         }
     };

@@ -89,7 +89,7 @@ pub fn undeclared(folder: &Path, declared: &[&[(&str, &str)]]) -> io::Result<Vec
 /// Each group names statements by file, the method of the names that renders them, and the type of the
 /// result. `one` takes a statement from the named file. `each` lets the method `either` of the names choose
 /// between that statement, for the native table, and the one in `items.sql`. A name without a statement does
-/// not compile; [`undeclared`] finds statements that nothing uses.
+/// not compile; a test, which the macro adds, finds statements that nothing uses.
 #[macro_export]
 macro_rules! statements {
     (@text one, $names:ident, $file:ident, $name:ident) => {
@@ -131,6 +131,13 @@ macro_rules! statements {
                     $($($($name: $names.$render($crate::statements!(@text $kind, $names, $file, $name)),)+)+)+
                 }
             }
+        }
+
+        #[cfg(test)]
+        #[test]
+        fn every_statement_in_the_files_is_used() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql").as_ref();
+            assert_eq!($crate::undeclared(folder, $Sql::DECLARED).unwrap(), [""; 0]);
         }
     };
 }

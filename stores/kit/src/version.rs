@@ -9,6 +9,18 @@ use crate::Refused;
 /// with the tables; a release refuses versions that are newer than the one it knows.
 pub const KNOWN: u32 = 2;
 
+/// Declares the migrations of a store, in order, as the names of files in its folder `migrations`: the constants
+/// `MIGRATIONS` and `NEWEST`, the version that this release creates. Each migration brings the tables to the
+/// version of its position, and records that version.
+#[macro_export]
+macro_rules! migrations {
+    ($($name:literal),+ $(,)?) => {
+        pub(crate) const MIGRATIONS: &[&str] =
+            &[$(include_str!(concat!("../migrations/", $name, ".sql"))),+];
+        const NEWEST: u32 = MIGRATIONS.len() as u32;
+    };
+}
+
 /// What the tables record about themselves; zeros if there are no tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchemaVersion {

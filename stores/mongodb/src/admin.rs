@@ -7,7 +7,7 @@ use pillarbox::port::{
 };
 
 use crate::kind::Kind;
-use crate::outbox::Step;
+use crate::outbox::{Step, step};
 use crate::store::MongodbTable;
 use crate::{groups, inspect, migrate, number, operate, rights};
 
@@ -61,9 +61,7 @@ impl<K: Kind> Admin for MongodbTable<K> {
     }
 
     fn purge_in_turn(&self, request: Purge) -> StoreFuture<'_, u64> {
-        self.run("purge", Step::Single, request, |call, request| {
-            Box::pin(operate::purge_in_turn::<K>(call, request))
-        })
+        self.run("purge", Step::Single, request, step!(operate::purge_in_turn::<K>))
     }
 
     fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {
@@ -86,9 +84,7 @@ impl<K: Kind> Admin for MongodbTable<K> {
     }
 
     fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool> {
-        self.run("change group", Step::Together, request, |call, request| {
-            Box::pin(groups::change_group::<K>(call, request))
-        })
+        self.run("change group", Step::Together, request, step!(groups::change_group::<K>))
     }
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {

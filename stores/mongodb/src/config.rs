@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mongodb::options::{Acknowledgment, ClientOptions, WriteConcern};
 use mongodb::{Client, Database};
-use pillarbox::model::{Limits, TableName};
 use pillarbox::port::{ErrorKind, Items, Native, StoreError};
+use pillarbox_store_kit::{Settings, setters};
 
 use crate::error::DriverError;
 use crate::kind::Kind;
@@ -32,14 +32,13 @@ pub enum MongodbWakeUp {
     Off,
 }
 
-/// Settings for opening a store.
+/// Settings for opening a store. A payload limit above 8 MiB is lowered to that, because MongoDB limits a document to
+/// 16 MiB.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct MongodbStoreBuilder {
     pub(crate) database: Database,
-    pub(crate) name: String,
-    pub(crate) table: Option<TableName>,
-    pub(crate) limits: Limits,
+    pub(crate) settings: Settings,
     pub(crate) wake_up: MongodbWakeUp,
     pub(crate) command_timeout: Duration,
     pub(crate) client: Whose,
@@ -56,10 +55,8 @@ pub(crate) enum Whose {
 impl MongodbStoreBuilder {
     pub(crate) fn new(database: Database) -> Self {
         Self {
-            name: database.name().to_owned(),
+            settings: Settings::new(database.name().to_owned()),
             database,
-            table: None,
-            limits: Limits::default(),
             wake_up: MongodbWakeUp::default(),
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
             client: Whose::Callers,
@@ -80,24 +77,7 @@ impl MongodbStoreBuilder {
         Ok(Self { client: Whose::Own, ..Self::new(client.database(&name)) })
     }
 
-    /// Sets the name in logs and errors. Default: the name of the database.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// Sets the collection. Default: `outbox_event`, or `outbox_events` for items.
-    pub fn table(mut self, table: TableName) -> Self {
-        self.table = Some(table);
-        self
-    }
-
-    /// Sets the limits of fields. Default: 1 MiB of payload, no NUL. A payload limit above 8 MiB is lowered
-    /// to 8 MiB, because MongoDB limits a document to 16 MiB.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Limits { payload: limits.payload.min(LARGEST_PAYLOAD), ..limits };
-        self
-    }
+    setters!(named_by: "database");
 
     /// Sets how this process learns of rows that other processes write. Default: `MongodbWakeUp::ChangeStream`.
     pub fn wake_up(mut self, wake_up: MongodbWakeUp) -> Self {
@@ -128,12 +108,7 @@ impl MongodbStoreBuilder {
     }
 
     fn script<K: Kind>(&self) -> String {
-        migrate::script::<K>(&self.table_of::<K>())
-    }
-
-    /// The collection to use; by default the usual one of this kind.
-    pub(crate) fn table_of<K: Kind>(&self) -> TableName {
-        self.table.clone().unwrap_or_else(|| TableName::usual(K::LAYOUT))
+        migrate::script::<K>(&self.settings.table(K::LAYOUT))
     }
 
     /// Opens a store on the native collection. Asks the server for its capabilities; the collections need not
@@ -148,13 +123,15 @@ impl MongodbStoreBuilder {
         self.start().await
     }
 
-    async fn start<K: Kind>(self) -> Result<MongodbTable<K>, StoreError> {
+    async fn start<K: Kind>(mut self) -> Result<MongodbTable<K>, StoreError> {
+        let limits = &mut self.settings.limits;
+        limits.payload = limits.payload.min(LARGEST_PAYLOAD);
         let server = Server::ask(&self.database).await;
-        let server = server.map_err(|failure| failure.into_store_error("open", &self.name))?;
+        let server = server.map_err(|failure| failure.into_store_error("open", &self.settings.name))?;
         let lifetime = server.lifetime(&self.database).await;
         if server == Server::Replicated && self.database.write_concern().is_some_and(is_weak) {
             tracing::warn!(
-                store = %self.name,
+                store = %self.settings.name,
                 "the client's write concern is weaker than majority: transactions in your own sessions can be \
                  rolled back by a failover; the store's own commands use majority",
             );

@@ -99,13 +99,7 @@ fn due_filter(request: &Fetch, now: Timestamp) -> Document {
 /// Slots as a filter, as one range if they are contiguous. Negative lanes, which contain delayed and queued
 /// rows, are left out.
 pub(crate) fn slots_filter(slots: &SlotSet) -> Option<Bson> {
-    let ranges: Vec<(i16, i16)> = slots
-        .ranges()
-        .iter()
-        .map(|&(first, last)| (first.max(0), last))
-        .filter(|(first, last)| first <= last)
-        .collect();
-    match ranges.as_slice() {
+    match slots.delivered_ranges().as_slice() {
         [] => None,
         [(first, last)] => Some(Bson::from(doc! { "$gte": i32::from(*first), "$lte": i32::from(*last) })),
         several => {

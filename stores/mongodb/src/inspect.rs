@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Record, Status};
-use pillarbox::port::{
-    AuditEntry, Contents, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount,
-};
+use pillarbox::port::{AuditEntry, Contents, GroupState, List, NodeInfo, Select, Shown, Stats, TypeCount};
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
@@ -55,10 +53,7 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     if request.limit == 0 {
         return Ok(Vec::new());
     }
-    let (beyond, direction) = match request.order {
-        PageOrder::OldestFirst => ("$gt", 1),
-        PageOrder::NewestFirst => ("$lt", -1),
-    };
+    let (beyond, direction) = request.order.either(("$gt", 1), ("$lt", -1));
     let mut filter = selection(&request.select);
     if let Some(after) = request.after {
         filter.insert("seq", doc! { beyond: after.0 });

@@ -1,19 +1,20 @@
 //! Joins: every change reads and writes the join in one transaction, and conflicts with concurrent changes of
 //! it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, doc};
-use pillarbox::model::{EventId, JoinId, JoinMember, JoinRecord, JoinStatus, Lane, StepState};
+use pillarbox::model::{Counted, EventId, JoinId, JoinMember, JoinRecord, JoinStatus, Lane, StepState};
 use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture};
+use pillarbox::rules::{join_refusal, new_steps, report_refusal, started_join};
 
 use crate::call::{Call, Find};
 use crate::error::DriverError;
 use crate::join_record::{self, fields, in_state, read_member};
 use crate::number::head;
 use crate::operate::record;
-use crate::outbox::Step;
+use crate::outbox::{Step, step};
 use crate::row::Fields;
 use crate::steps::finish;
 use crate::store::MongodbStore;
@@ -21,7 +22,7 @@ use crate::time::cut;
 
 impl Joins for MongodbStore {
     fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
-        self.run("change join", Step::Together, request, |call, request| Box::pin(change(call, request)))
+        self.run("change join", Step::Together, request, step!(change))
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
@@ -32,7 +33,7 @@ impl Joins for MongodbStore {
     }
 
     fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
-        self.run("list joins", Step::Single, request, |call, request| Box::pin(list(call, request)))
+        self.run("list joins", Step::Single, request, step!(list))
     }
 }
 
@@ -41,25 +42,20 @@ pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let found = join_record::read(call, &request.join).await?;
-    let Some(mut join) = found else {
-        return match &request.action {
-            JoinAction::Start { .. } => start(call, request, now).await,
-            _ => Ok(JoinChanged::NoSuchJoin),
-        };
-    };
-    match &request.action {
-        JoinAction::Start { .. } => Ok(JoinChanged::Unchanged),
-        JoinAction::Report { message, state } => report(call, join, message, *state, now).await,
-        JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => Ok(JoinChanged::Unchanged),
-        JoinAction::Attach { messages } => attach(call, join, messages, now).await,
-        _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
-        JoinAction::Wait(_) if join.wait.is_some() => Ok(JoinChanged::AlreadyWaiting),
-        JoinAction::Wait(wait) => {
-            join.wait = Some(wait.clone());
+    if let Some(refused) = join_refusal(found.as_ref(), &request.action) {
+        return Ok(refused);
+    }
+    match (&request.action, found) {
+        (JoinAction::Start { .. }, _) => start(call, request, now).await,
+        (_, None) => Ok(JoinChanged::NoSuchJoin),
+        (JoinAction::Report { message, state }, Some(join)) => report(call, join, message, *state, now).await,
+        (JoinAction::Attach { messages }, Some(join)) => attach(call, join, messages, now).await,
+        (JoinAction::Wait(wait), Some(join)) => {
+            let join = JoinRecord { wait: Some(wait.clone()), ..join };
             finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
         }
-        JoinAction::Cancel { by } => {
-            join.status = JoinStatus::Cancelled;
+        (JoinAction::Cancel { by }, Some(join)) => {
+            let join = JoinRecord { status: JoinStatus::Cancelled, ..join };
             finish(call, vec![join], now).await?;
             record(call, now, by, "cancel join", &[request.join.as_str()]).await?;
             Ok(JoinChanged::Changed)
@@ -72,23 +68,7 @@ async fn start(
     request: &JoinChange,
     now: Timestamp,
 ) -> Result<JoinChanged, DriverError> {
-    let JoinAction::Start { grouping_key, expected, metadata } = &request.action else {
-        return Ok(JoinChanged::NoSuchJoin);
-    };
-    let join = JoinRecord {
-        id: request.join.clone(),
-        grouping_key: grouping_key.clone(),
-        expected: *expected,
-        attached: 0,
-        completed: 0,
-        failed: 0,
-        status: JoinStatus::Pending,
-        metadata: metadata.clone(),
-        wait: None,
-        fired: None,
-        created_at: now,
-        updated_at: now,
-    };
+    let Some(join) = started_join(request, now) else { return Ok(JoinChanged::Unchanged) };
     let mut document = fields(&join);
     document.insert("_id", join.id.as_str());
     match call.insert(&call.names().join, vec![document]).await {
@@ -107,14 +87,15 @@ async fn report(
 ) -> Result<JoinChanged, DriverError> {
     let own = doc! { "join": join.id.as_str(), "message": message.as_str() };
     let find = Find { filter: own.clone(), ..Find::default() };
-    let Some(member) = call.first(&call.names().member, find).await? else {
-        return Ok(JoinChanged::NotAMember);
-    };
-    if read_member(&member)?.state != StepState::Pending || state == StepState::Pending {
-        return Ok(JoinChanged::Unchanged);
+    let member = call.first(&call.names().member, find).await?;
+    let member = member.as_ref().map(read_member).transpose()?;
+    if let Some(refused) = report_refusal(member.map(|member| member.state), state) {
+        return Ok(refused);
     }
     call.update_all(&call.names().member, own, doc! { "$set": { "state": in_state(state) } }).await?;
-    count(&mut join, state);
+    let mut counted = Counted::default();
+    counted.add(state);
+    join.count(counted);
     finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
 }
 
@@ -130,34 +111,22 @@ async fn attach(
 ) -> Result<JoinChanged, DriverError> {
     let there = members_among(call, &join.id, messages).await?;
     let asked: Vec<&EventId> = messages.iter().filter(|message| !there.contains(message.as_str())).collect();
-    if asked.is_empty() {
-        return Ok(JoinChanged::Unchanged);
-    }
-    if join.status != JoinStatus::Pending {
-        return Ok(JoinChanged::Ended(join.status));
-    }
     let states = states(call, &asked).await?;
-    let mut fresh: BTreeMap<&EventId, StepState> = BTreeMap::new();
-    for message in asked {
-        match states.get(message.as_str()) {
-            Some(state) => fresh.insert(message, *state),
-            None => return Ok(JoinChanged::NoSuchMessage(message.clone())),
-        };
-    }
-    if join.attached as usize + fresh.len() > join.expected as usize {
-        return Ok(JoinChanged::Full { expected: join.expected });
-    }
-    let ids: Vec<&str> = fresh.keys().map(|message| message.as_str()).collect();
+    let state = |message: &EventId| states.get(message.as_str()).copied();
+    let steps = match new_steps(&join, asked.into_iter().map(|message| (message, state(message)))) {
+        Ok(steps) => steps,
+        Err(refused) => return Ok(refused),
+    };
+    let ids: Vec<&str> = steps.keys().map(|message| message.as_str()).collect();
     let marked = doc! { "$set": { "joined": true } };
     call.update_all(&call.names().event, doc! { "_id": { "$in": ids } }, marked).await?;
     let member = |(message, state): (&&EventId, &StepState)| {
         let member = JoinMember { message: (*message).clone(), state: *state, attached_at: now };
         join_record::member(&join.id, &member)
     };
-    let members = fresh.iter().map(member).collect();
+    let members = steps.iter().map(member).collect();
     call.insert(&call.names().member, members).await?;
-    join.attached += u32::try_from(fresh.len()).unwrap_or(u32::MAX);
-    fresh.values().for_each(|state| count(&mut join, *state));
+    join.count(Counted::attaching(steps.into_values()));
     finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
 }
 
@@ -187,14 +156,6 @@ async fn states(
         (fields.id().to_string(), StepState::of(fields.status()))
     };
     Ok(found.iter().map(state).collect())
-}
-
-pub(crate) fn count(join: &mut JoinRecord, state: StepState) {
-    match state {
-        StepState::Pending => {}
-        StepState::Completed => join.completed += 1,
-        StepState::Failed => join.failed += 1,
-    }
 }
 
 async fn show(call: &mut Call<'_>, join: &JoinId, members: usize) -> Result<Option<JoinShown>, DriverError> {

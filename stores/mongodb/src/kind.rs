@@ -12,6 +12,16 @@ use crate::done::Caution;
 use crate::outbox::{Names, Work};
 use crate::{groups, insert, inspect, joins, membership, migrate, number, operate, settle};
 
+/// Implements operations of a [`Kind`] by functions that take the call and the same arguments.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $function:path;)+) => {$(
+        fn $name<'c>(call: &'c mut Call<'_>, $($argument: $type),*) -> Work<'c, $answer> {
+            Box::pin($function(call, $($argument),*))
+        }
+    )+};
+}
+pub(crate) use forward;
+
 /// A kind of collection, with the operations that differ between kinds.
 pub(crate) trait Kind: TableKind {
     /// Whether rows have sequence numbers. Without them the counter never moves.
@@ -76,14 +86,6 @@ impl Kind for Native {
         migrate::script_events(names)
     }
 
-    fn make<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
-        Box::pin(migrate::make_events(call))
-    }
-
-    fn check<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
-        Box::pin(migrate::check(call))
-    }
-
     fn now<'c>(call: &'c mut Call<'_>) -> Work<'c, Timestamp> {
         Box::pin(async { Ok(number::head(call).await?.now) })
     }
@@ -96,63 +98,26 @@ impl Kind for Native {
         Box::pin(insert::insert_rows(call, rows, now))
     }
 
-    fn settle<'c>(call: &'c mut Call<'_>, request: &'c Settle, caution: Caution) -> Work<'c, Settled> {
-        Box::pin(settle::settle(call, request, caution))
-    }
-
-    fn change_join<'c>(call: &'c mut Call<'_>, request: &'c JoinChange) -> Work<'c, JoinChanged> {
-        Box::pin(joins::change(call, request))
-    }
-
     fn lead_key(_: NodeId) -> Option<String> {
         None
     }
 
-    fn pending_upto<'c>(call: &'c mut Call<'_>) -> Work<'c, Option<Seq>> {
-        Box::pin(membership::pending_upto(call))
-    }
-
-    fn lanes_in_use<'c>(call: &'c mut Call<'_>) -> Work<'c, Vec<Slot>> {
-        Box::pin(membership::lanes_in_use(call))
-    }
-
-    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, PendingRows> {
-        Box::pin(membership::waiting(call, held, after))
-    }
-
-    fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>> {
-        Box::pin(inspect::list(call, request))
-    }
-
-    fn show<'c>(call: &'c mut Call<'_>, id: &'c EventId) -> Work<'c, Option<Shown>> {
-        Box::pin(inspect::show(call, id))
-    }
-
-    fn count<'c>(call: &'c mut Call<'_>, select: &'c Select) -> Work<'c, u64> {
-        Box::pin(inspect::count(call, select))
-    }
-
-    fn stats<'c>(call: &'c mut Call<'_>) -> Work<'c, Stats> {
-        Box::pin(inspect::stats(call))
-    }
-
-    fn replay<'c>(call: &'c mut Call<'_>, request: &'c Replay) -> Work<'c, u64> {
-        Box::pin(operate::replay(call, request))
-    }
-
-    fn discard<'c>(call: &'c mut Call<'_>, request: &'c Discard) -> Work<'c, u64> {
-        Box::pin(operate::discard(call, request))
-    }
-
-    fn cancel<'c>(call: &'c mut Call<'_>, request: &'c Cancel) -> Work<'c, Vec<EventId>> {
-        Box::pin(operate::cancel(call, request))
-    }
-
-    fn purge<'c>(call: &'c mut Call<'_>, request: &'c Purge) -> Work<'c, u64> {
-        Box::pin(operate::purge(call, request))
-    }
-
-    fn revive<'c>(call: &'c mut Call<'_>, id: &'c EventId, now: Timestamp) -> Work<'c, u64> {
-        Box::pin(groups::revive(call, id, now))
+    forward! {
+        make() -> () = migrate::make_events;
+        check() -> () = migrate::check;
+        settle(request: &'c Settle, caution: Caution) -> Settled = settle::settle;
+        change_join(request: &'c JoinChange) -> JoinChanged = joins::change;
+        pending_upto() -> Option<Seq> = membership::pending_upto;
+        lanes_in_use() -> Vec<Slot> = membership::lanes_in_use;
+        waiting(held: &'c SlotSet, after: Seq) -> PendingRows = membership::waiting;
+        list(request: &'c List) -> Vec<Record> = inspect::list;
+        show(id: &'c EventId) -> Option<Shown> = inspect::show;
+        count(select: &'c Select) -> u64 = inspect::count;
+        stats() -> Stats = inspect::stats;
+        replay(request: &'c Replay) -> u64 = operate::replay;
+        discard(request: &'c Discard) -> u64 = operate::discard;
+        cancel(request: &'c Cancel) -> Vec<EventId> = operate::cancel;
+        purge(request: &'c Purge) -> u64 = operate::purge;
+        revive(id: &'c EventId, now: Timestamp) -> u64 = groups::revive;
     }
 }

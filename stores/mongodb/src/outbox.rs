@@ -31,6 +31,14 @@ pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>
 /// An operation on a request. It runs again in each transaction that is begun for the request.
 pub(crate) type Operation<R, T> = for<'c> fn(&'c mut Call<'_>, &'c R) -> Work<'c, T>;
 
+/// An [`Operation`] that runs a function of the store: `step!(claim::claim)`.
+macro_rules! step {
+    ($function:expr) => {
+        |call, request| Box::pin($function(call, request))
+    };
+}
+pub(crate) use step;
+
 /// The store stops retrying its own calls this long before their deadline.
 pub(crate) const LAST: Duration = Duration::from_secs(1);
 /// How long the server may take to end an abandoned transaction.

@@ -4,16 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::Event;
-use pillarbox::model::{
-    Continuation, EventId, Headers, JoinRecord, JoinStatus, JoinWait, NewRow, Placement, StepState,
-};
+use pillarbox::model::{Counted, EventId, JoinRecord, JoinStatus, NewRow, StepState};
 
 use crate::call::{Call, Find};
 use crate::error::DriverError;
 use crate::insert;
 use crate::join_record::{self, fields, in_state, read_member};
-use crate::joins::count;
 use crate::row::Fields;
 use crate::time::us;
 
@@ -43,7 +39,7 @@ pub(crate) async fn ended(
     let ids: Vec<&str> = states.keys().copied().collect();
     let filter = doc! { "message": { "$in": ids }, "state": in_state(StepState::Pending) };
     let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
-    let mut counts: BTreeMap<String, Vec<StepState>> = BTreeMap::new();
+    let mut counts: BTreeMap<String, Counted> = BTreeMap::new();
     let mut changes: Vec<Document> = Vec::new();
     for member in &found {
         let message = read_member(member)?.message;
@@ -54,7 +50,7 @@ pub(crate) async fn ended(
         };
         let own = doc! { "_id": { "join": &join, "message": message.as_str() } };
         changes.push(doc! { "q": own, "u": { "$set": { "state": in_state(*state) } } });
-        counts.entry(join).or_default().push(*state);
+        counts.entry(join).or_default().add(*state);
     }
     if changes.is_empty() {
         return Ok(());
@@ -65,7 +61,7 @@ pub(crate) async fn ended(
         Find { filter: doc! { "_id": { "$in": ids } }, sort: Some(doc! { "_id": 1 }), ..Find::default() };
     let mut joins = join_record::find(call, find).await?;
     for join in &mut joins {
-        counts[join.id.as_str()].iter().for_each(|state| count(join, *state));
+        join.count(counts[join.id.as_str()]);
     }
     finish(call, joins, now).await
 }
@@ -79,7 +75,9 @@ pub(crate) async fn finish(
     let mut fired: Vec<NewRow> = Vec::new();
     for join in &mut joins {
         join.updated_at = now;
-        fired.extend(end(join, now));
+        if join.end() {
+            fired.extend(join.continuation(now));
+        }
     }
     let statement =
         |join: &JoinRecord| doc! { "q": { "_id": join.id.as_str() }, "u": { "$set": fields(join) } };
@@ -98,23 +96,6 @@ pub(crate) async fn finish(
         return Ok(());
     }
     insert::add(call, &fresh, Some(now)).await.map(drop)
-}
-
-/// Ends a join if its last step has ended and a wait is set. Returns the continuation to enqueue, if there is
-/// one.
-fn end(join: &mut JoinRecord, now: Timestamp) -> Option<NewRow> {
-    if join.status != JoinStatus::Pending {
-        return None;
-    }
-    let status = join.verdict()?;
-    let JoinWait { on_complete, on_fail, message, headers, .. } = join.wait.clone()?;
-    join.status = status;
-    let next = if status == JoinStatus::Completed { on_complete } else { on_fail };
-    let Continuation { topic, payload } = next?;
-    join.fired = Some(message.clone());
-    let headers = headers.and_then(|json| Headers::from_stored(Some(&json)).ok()).unwrap_or_default();
-    let event = Event::text(topic, payload).headers(headers).occurred_at(now).build_from_row(message);
-    Some(NewRow { event, placement: Placement::Queue })
 }
 
 /// The messages among `ids` that are steps of pending joins.

@@ -1,6 +1,5 @@
 //! The store handle: implements the store port over a `mongodb::Database`.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -8,19 +7,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::Database;
-use pillarbox::model::{Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
+use pillarbox::model::{NewRow, NodeId, Row, Seq, TableName, Written};
 use pillarbox::port::{
     Admin, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins,
     Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError,
     StoreFuture, Table, Take, Taken, Wakeups, Write,
 };
+use pillarbox_store_kit::handle;
 use tokio::time::{timeout, timeout_at};
 
 use crate::config::{MongodbStoreBuilder, MongodbWakeUp, Whose};
 use crate::done::Caution;
 use crate::error::DriverError;
 use crate::kind::Kind;
-use crate::outbox::{Operation, Outbox, Server, Step, late};
+use crate::outbox::{Operation, Outbox, Server, Step, late, step};
 use crate::sessions::Holder;
 use crate::wakeups::Listener;
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote};
@@ -32,9 +32,8 @@ const SETTLES: u32 = 3;
 const QUEUE_SETTLES: u32 = 12;
 /// At most this many event ids appear in an error.
 const IDS_TOLD: usize = 20;
-/// How long a heartbeat waits for the search for pending rows. After that, it tells the reader to look for
-/// itself. Also bounds the shutdown of the client.
-const LOOK: Duration = Duration::from_secs(2);
+/// How long the shutdown of the client may take.
+const SHUT_DOWN: Duration = Duration::from_secs(2);
 
 /// An outbox in a MongoDB database, in a collection of kind `K`. Clones share one outbox.
 pub struct MongodbTable<K>(Arc<Shared>, PhantomData<fn() -> K>);
@@ -96,19 +95,14 @@ impl<K> MongodbTable<K> {
     where
         K: Kind,
     {
-        let table = builder.table_of::<K>();
-        let MongodbStoreBuilder { database, name, limits, wake_up, command_timeout, client, .. } = builder;
+        let table = builder.settings.table(K::LAYOUT);
+        let MongodbStoreBuilder { database, settings, wake_up, command_timeout, client } = builder;
         let facts = Facts {
-            kind: "mongodb",
-            name,
-            slots: K::LAYOUT.slots(),
             concurrent_writers: server.0 == Server::Replicated && K::NUMBERED,
             concurrent_claims: false,
             concurrent_settles: server.0 == Server::Replicated && K::NUMBERED,
             transactions: server.0 == Server::Replicated,
-            durable: true,
-            shared: true,
-            limits: Limits { layout: K::LAYOUT, ..limits },
+            ..settings.facts("mongodb", K::LAYOUT)
         };
         let outbox = Arc::new(Outbox::new(database, table, server, command_timeout));
         Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new(), client }), PhantomData)
@@ -195,24 +189,17 @@ impl<K> MongodbTable<K> {
         StoreError::new(ErrorKind::Unknown, WRITE, self.name(), detail)
     }
 
-    /// Adds the state of pending rows to a membership, if the search for them ends within `LOOK`.
+    /// Adds the state of pending rows to a membership.
     async fn look(&self, membership: Membership, after: Seq) -> Membership
     where
         K: Kind,
     {
-        let held = SlotSet::new(membership.held.iter().map(|held| held.slot));
-        let looked = self.run("look for rows", Step::Single, (held, after), |call, (held, after)| {
-            K::waiting(call, held, *after)
-        });
-        let waiting = match timeout(LOOK, looked).await {
-            Ok(Ok(waiting)) => Some(waiting),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "could not look for waiting rows");
-                None
-            }
-            Err(_) => None,
+        let look = |held| {
+            self.run("look for rows", Step::Single, (held, after), |call, (held, after)| {
+                K::waiting(call, held, *after)
+            })
         };
-        membership.with_rows(waiting)
+        membership.look(look).await
     }
 
     /// Runs work in its own task, so that a caller that drops its future cannot cancel the call half way.
@@ -225,17 +212,7 @@ impl<K> MongodbTable<K> {
     }
 }
 
-impl<K> Clone for MongodbTable<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), PhantomData)
-    }
-}
-
-impl<K> fmt::Debug for MongodbTable<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MongodbTable({})", self.0.facts.name)
-    }
-}
+handle!(MongodbTable);
 
 impl<K: Kind> Table for MongodbTable<K> {
     fn facts(&self) -> &Facts {
@@ -286,17 +263,13 @@ impl<K: Kind> Table for MongodbTable<K> {
     }
 
     fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
-        let registered = self.run("register", Step::Single, request, |call, request| {
-            Box::pin(membership::register::<K>(call, request))
-        });
+        let registered = self.run("register", Step::Single, request, step!(membership::register::<K>));
         Box::pin(async move { Ok(self.look(registered.await?, Seq(0)).await) })
     }
 
     fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         let after = request.after;
-        let renewed = self.run("heartbeat", Step::Single, request, |call, request| {
-            Box::pin(membership::heartbeat::<K>(call, request))
-        });
+        let renewed = self.run("heartbeat", Step::Single, request, step!(membership::heartbeat::<K>));
         Box::pin(async move {
             match renewed.await? {
                 Some(membership) => Ok(Some(self.look(membership, after).await)),
@@ -334,7 +307,7 @@ impl<K: Kind> Table for MongodbTable<K> {
             self.close().await;
             if self.0.client == Whose::Own {
                 let ending = self.database().client().clone().shutdown().immediate(true);
-                if timeout(LOOK, ending).await.is_err() {
+                if timeout(SHUT_DOWN, ending).await.is_err() {
                     tracing::debug!("the client did not end in time");
                 }
             }
@@ -344,25 +317,23 @@ impl<K: Kind> Table for MongodbTable<K> {
 
 impl Store for MongodbStore {
     fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
-        self.run("fetch", Step::Single, request, |call, request| Box::pin(fetch::fetch(call, request)))
+        self.run("fetch", Step::Single, request, step!(fetch::fetch))
     }
 
     fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
-        self.run("claim", Step::Single, request, |call, request| Box::pin(claim::claim(call, request)))
+        self.run("claim", Step::Single, request, step!(claim::claim))
     }
 
     fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
-        self.run("due topics", Step::Single, request, |call, request| {
-            Box::pin(claim::due_topics(call, request))
-        })
+        self.run("due topics", Step::Single, request, step!(claim::due_topics))
     }
 
     fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
-        self.run("reap", Step::Single, request, |call, request| Box::pin(claim::reap(call, request)))
+        self.run("reap", Step::Single, request, step!(claim::reap))
     }
 
     fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
-        self.run("promote", Step::Single, request, |call, request| Box::pin(promote::promote(call, request)))
+        self.run("promote", Step::Single, request, step!(promote::promote))
     }
 
     fn joins(&self) -> Option<&dyn Joins> {
@@ -372,12 +343,10 @@ impl Store for MongodbStore {
 
 impl ItemStore for MongodbItemStore {
     fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
-        self.run("take", Step::Single, request, |call, request| Box::pin(flowcatalyst::take(call, request)))
+        self.run("take", Step::Single, request, step!(flowcatalyst::take))
     }
 
     fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
-        self.run("recover", Step::Single, request, |call, request| {
-            Box::pin(flowcatalyst::recover(call, request))
-        })
+        self.run("recover", Step::Single, request, step!(flowcatalyst::recover))
     }
 }

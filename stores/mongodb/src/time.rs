@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::bson::{DateTime, RawBsonRef};
+pub(crate) use pillarbox_store_kit::{from_micros as from_us, until};
 
 /// Truncates a time to microseconds.
 pub(crate) fn cut(at: Timestamp) -> Timestamp {
@@ -26,12 +27,6 @@ pub(crate) fn us(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
-/// Decodes a stored time. Values out of range become the earliest or latest time.
-pub(crate) fn from_us(us: i64) -> Timestamp {
-    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_microsecond(us).unwrap_or(end)
-}
-
 /// Converts a BSON date.
 pub(crate) fn from_date(date: DateTime) -> Timestamp {
     from_us(date.timestamp_millis().saturating_mul(1_000))
@@ -46,11 +41,6 @@ pub(crate) fn from_value(value: RawBsonRef<'_>) -> Option<Timestamp> {
         RawBsonRef::DateTime(date) => Some(from_date(date)),
         _ => None,
     }
-}
-
-/// The duration from `now` until `then`; zero if `then` has passed.
-pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use pillarbox::model::{EventId, JoinStatus, Status, StepState};
+use pillarbox::model::{Counted, EventId, JoinRecord, Status, StepState};
 use pillarbox::port::{JoinChange, JoinChanged};
+use pillarbox::rules::new_steps;
 use sqlx::mysql::MySqlRow;
 
 use crate::error::DriverError;
-use crate::joins::{Ended, locks, read_join};
+use crate::joins::{Ended, locks, read_joins};
 use crate::pipeline::Pipeline;
 use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
@@ -47,17 +48,15 @@ pub(crate) async fn attach(
         }
         added => added?,
     };
-    let changed = attaching.judge(&joins, &fresh);
-    if changed == JoinChanged::Changed {
-        let mut ended = Ended::default();
-        let counted = ended.of(&request.join);
-        for message in &fresh {
-            counted.attached += 1;
-            counted.add(attaching.steps.get(message.as_str()).map_or(StepState::Pending, |step| step.state));
-        }
-        ended.add(attaching.pipeline, sql, &joins, now);
-    }
-    Ok(changed)
+    let Some(join) = joins.first() else { return Ok(JoinChanged::NoSuchJoin) };
+    let steps = match new_steps(join, fresh.iter().map(|message| (*message, attaching.state(message)))) {
+        Ok(steps) => steps,
+        Err(refused) => return Ok(refused),
+    };
+    let mut ended = Ended::default();
+    *ended.of(&request.join) = Counted::attaching(steps.into_values());
+    ended.add(attaching.pipeline, sql, joins, now);
+    Ok(JoinChanged::Changed)
 }
 
 struct Attaching<'a, 'c> {
@@ -119,18 +118,18 @@ impl<'a> Attaching<'a, '_> {
     }
 
     /// Inserts the messages that are not members yet, if all of them are in the queue, then locks the join.
-    /// Returns the join's row and the new members, each once and in the given order.
+    /// Returns the join and the new members, each once and in the given order.
     async fn add(
         &mut self,
         members: &BTreeSet<String>,
-    ) -> Result<(Vec<MySqlRow>, Vec<&'a EventId>), DriverError> {
+    ) -> Result<(Vec<JoinRecord>, Vec<&'a EventId>), DriverError> {
         let fresh = self.fresh(members);
         if let Some((add, mark)) = self.adds(&fresh) {
             self.pipeline.push(add);
             self.pipeline.push(mark);
         }
-        let mut locked = self.pipeline.ask(&[locks(self.sql, [&self.request.join])]).await?;
-        Ok((locked.pop().unwrap_or_default(), fresh))
+        let locked = self.pipeline.ask(&[locks(self.sql, [&self.request.join])]).await?;
+        Ok((read_joins(locked.first())?, fresh))
     }
 
     fn fresh(&self, members: &BTreeSet<String>) -> Vec<&'a EventId> {
@@ -156,20 +155,8 @@ impl<'a> Attaching<'a, '_> {
         Some((add, mark)).filter(|_| !rows.is_empty())
     }
 
-    fn judge(&self, joins: &[MySqlRow], fresh: &[&EventId]) -> JoinChanged {
-        let Some(join) = joins.first().map(read_join) else { return JoinChanged::NoSuchJoin };
-        if fresh.is_empty() {
-            return JoinChanged::Unchanged;
-        }
-        if join.status != JoinStatus::Pending {
-            return JoinChanged::Ended(join.status);
-        }
-        if let Some(unknown) = fresh.iter().find(|message| !self.steps.contains_key(message.as_str())) {
-            return JoinChanged::NoSuchMessage((*unknown).clone());
-        }
-        if join.attached as usize + fresh.len() > join.expected as usize {
-            return JoinChanged::Full { expected: join.expected };
-        }
-        JoinChanged::Changed
+    /// The state of a message of the queue as a step.
+    fn state(&self, message: &EventId) -> Option<StepState> {
+        self.steps.get(message.as_str()).map(|step| step.state)
     }
 }

@@ -170,10 +170,7 @@ async fn skip_locked(
     request: &Claim,
     parts: &[(&str, String)],
 ) -> Result<Vec<MySqlRow>, DriverError> {
-    let statement = match request.from {
-        ClaimFrom::Queue => &sql.claim_queue_find,
-        ClaimFrom::Events => &sql.claim_find,
-    };
+    let statement = request.from.either(&sql.claim_queue_find, &sql.claim_find);
     let query = session.query(fill(statement, parts)).bind(limit(request));
     Ok(query.fetch_all(&mut session.connection).await?)
 }
@@ -187,20 +184,14 @@ async fn mark(
     request: &Claim,
     parts: &[(&str, String)],
 ) -> Result<Vec<MySqlRow>, DriverError> {
-    let statement = match request.from {
-        ClaimFrom::Queue => &sql.claim_queue_mark,
-        ClaimFrom::Events => &sql.claim_mark,
-    };
+    let statement = request.from.either(&sql.claim_queue_mark, &sql.claim_mark);
     let mark = OwnerId::random();
     let query = session.query(fill(statement, parts)).bind(mark.as_str()).bind(limit(request));
     let marked = query.execute(&mut session.connection).await?.rows_affected();
     if marked == 0 {
         return Ok(Vec::new());
     }
-    let order = match request.from {
-        ClaimFrom::Queue => "available_at, seq",
-        ClaimFrom::Events => "seq",
-    };
+    let order = request.from.either("available_at, seq", "seq");
     let text = fill(&fill(&sql.claim_marked, parts), &[("{order}", order.to_owned())]);
     let query = session.query(text).bind(mark.as_str()).bind(i64::try_from(marked).unwrap_or(i64::MAX));
     Ok(query.fetch_all(&mut session.connection).await?)

@@ -1,9 +1,7 @@
 //! The builder of a store: its settings, and opening it.
 
-use std::time::Duration;
-
 use pillarbox::port::{ErrorKind, Items, Native, StoreError};
-use pillarbox_store_kit::{ServerSettings, Settings, setters};
+use pillarbox_store_kit::{ServerSettings, Settings, server_setters, setters};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
 use crate::dialect::Statements;
@@ -62,22 +60,7 @@ impl MysqlStoreBuilder {
         self
     }
 
-    /// Sets how long a statement on the store's own connections may take. Default: 30 s; at least 100 ms, at
-    /// most an hour.
-    ///
-    /// The server then cancels the statement (MySQL cancels only reads). If there is no answer 5 s later, the
-    /// store discards the connection.
-    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.server.set_statement_timeout(timeout);
-        self
-    }
-
-    /// Sets how many connections claims, promotions and operators share, in addition to one each for reads,
-    /// settles and heartbeats. Default: 4; at least 1. Each is opened when it is first needed.
-    pub fn general_connections(mut self, connections: usize) -> Self {
-        self.server.set_general_connections(connections);
-        self
-    }
+    server_setters!(cancels: "the statement (MySQL cancels only reads)");
 
     /// The statements that create the native tables, to run them by hand.
     #[must_use]

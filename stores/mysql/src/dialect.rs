@@ -101,7 +101,7 @@ mod tests {
         let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/sql")).unwrap();
         let files = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
         let named = files.flat_map(|text| text.split("-- name: ").map(str::to_owned).collect::<Vec<_>>());
-        named.chain(MIGRATIONS.map(str::to_owned)).collect()
+        named.chain(MIGRATIONS.iter().map(|text| (*text).to_owned())).collect()
     }
 
     #[test]

@@ -172,13 +172,8 @@ async fn fetch_committed(
 /// The SQL condition for slots. The numbers come from the program, so they need no quoting. Delayed rows and
 /// messages of the queue have negative slots and never match.
 pub(crate) fn slots_sql(slots: &SlotSet) -> String {
-    let ranges: Vec<String> = slots
-        .ranges()
-        .iter()
-        .map(|&(first, last)| (first.max(0), last))
-        .filter(|(first, last)| first <= last)
-        .map(|(first, last)| format!("slot BETWEEN {first} AND {last}"))
-        .collect();
+    let between = |(first, last)| format!("slot BETWEEN {first} AND {last}");
+    let ranges: Vec<String> = slots.delivered_ranges().into_iter().map(between).collect();
     if ranges.is_empty() { "FALSE".to_owned() } else { ranges.join(" OR ") }
 }
 

@@ -1,7 +1,7 @@
 //! Queries for operators: lists, single events, counts, statistics, nodes and audit entries.
 
 use pillarbox::model::{Attempt, EventId, GLOBAL, Lane, Record, Status};
-use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{AuditEntry, List, NodeInfo, Select, Shown, Stats, TypeCount};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Asked, Session, number as count_of};
@@ -66,10 +66,7 @@ pub(crate) async fn list<K: Kind>(
     sql: &Sql,
     request: &List,
 ) -> Result<Vec<Record>, DriverError> {
-    let statement = match request.order {
-        PageOrder::OldestFirst => &sql.list,
-        PageOrder::NewestFirst => &sql.list_newest,
-    };
+    let statement = request.order.either(&sql.list, &sql.list_newest);
     let selection = K::selection(&request.select, sql);
     let columns = listed(sql.names.get("columns"), request.contents);
     let places = [("{listed_columns}", columns), ("{selected}", selection.found.clone())];

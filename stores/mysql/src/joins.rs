@@ -6,12 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use pillarbox::model::{
-    Continuation, Counted, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait,
-    StepState,
-};
+use pillarbox::model::{Counted, EventId, FailedSteps, JoinId, JoinRecord, JoinStatus, JoinWait, StepState};
 use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Purge, StoreFuture};
-use pillarbox_store_kit::call;
+use pillarbox::rules::{join_refusal, report_refusal};
+use pillarbox_store_kit::{call, read_join, read_member};
 use sqlx::mysql::MySqlRow;
 
 use crate::attach::attach;
@@ -19,19 +17,10 @@ use crate::connection::{Session, prepared};
 use crate::error::DriverError;
 use crate::pipeline::Pipeline;
 use crate::probe::Locking;
-use crate::row::{text_number, text_of, text_time};
+use crate::row::{TextValues, text_number, text_of};
 use crate::sql::{Sql, fill, quoted, quoted_list};
 use crate::store::MysqlStore;
 use crate::time::{literal, micros_back, now_sql};
-
-/// The columns of every read of joins, in the order that [`read_join`] expects.
-pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
-    failed_steps, status, metadata, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, \
-    on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
-/// The same columns without the metadata, payloads and headers: they may be long and decide nothing.
-pub(crate) const STATE_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
-    failed_steps, status, NULL, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, NULL, \
-    on_fail_topic, NULL, continuation_id, NULL";
 
 impl Joins for MysqlStore {
     fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
@@ -72,31 +61,26 @@ pub(crate) async fn change_join(
         JoinAction::Start { .. } => start(pipeline, sql, request).await,
         JoinAction::Attach { messages } => attach(pipeline, sql, request, messages).await,
         JoinAction::Report { message, state } => report(pipeline, sql, request, message, *state).await,
-        JoinAction::Wait(wait) => {
-            let (now, join) = lock_join(pipeline, sql, id, request.now).await?;
-            let Some(mut join) = join else { return Ok(JoinChanged::NoSuchJoin) };
-            if join.status != JoinStatus::Pending {
-                return Ok(JoinChanged::Ended(join.status));
+        action @ (JoinAction::Wait(_) | JoinAction::Cancel { .. }) => {
+            let (now, sets) = pipeline.ask_at(sql, request.now, &[locks(sql, [id])]).await?;
+            let join = read_joins(sets.first())?.pop();
+            if let Some(refused) = join_refusal(join.as_ref(), action) {
+                return Ok(refused);
             }
-            if join.wait.is_some() {
-                return Ok(JoinChanged::AlreadyWaiting);
+            match (action, join) {
+                (JoinAction::Wait(wait), Some(join)) => {
+                    note_wait(pipeline, sql, id, wait, now).await?;
+                    fire(pipeline, sql, &mut [JoinRecord { wait: Some(wait.clone()), ..join }], now);
+                }
+                (JoinAction::Cancel { by }, Some(join)) => {
+                    let cancelled = JoinRecord { status: JoinStatus::Cancelled, ..join };
+                    end_join(pipeline, sql, &cancelled, now);
+                    let row =
+                        format!("({}, {}, 'cancel join', {})", literal(now), quoted(by), quoted(id.as_str()));
+                    pipeline.push(fill(&sql.audit, &[("{rows}", row)]));
+                }
+                _ => return Ok(JoinChanged::NoSuchJoin),
             }
-            note_wait(pipeline, sql, id, wait, now).await?;
-            join.wait = Some(wait.clone());
-            fire(pipeline, sql, &[join], now);
-            Ok(JoinChanged::Changed)
-        }
-        JoinAction::Cancel { by } => {
-            let (now, join) = lock_join(pipeline, sql, id, request.now).await?;
-            match join.map(|join| join.status) {
-                None => return Ok(JoinChanged::NoSuchJoin),
-                Some(JoinStatus::Cancelled) => return Ok(JoinChanged::Unchanged),
-                Some(JoinStatus::Pending) => {}
-                Some(ended) => return Ok(JoinChanged::Ended(ended)),
-            }
-            end_join(pipeline, sql, id, JoinStatus::Cancelled, None, now);
-            let row = format!("({}, {}, 'cancel join', {})", literal(now), quoted(by), quoted(id.as_str()));
-            pipeline.push(fill(&sql.audit, &[("{rows}", row)]));
             Ok(JoinChanged::Changed)
         }
     }
@@ -131,18 +115,18 @@ async fn report(
     let member = [("{id}", quoted(id.as_str())), ("{message}", quoted(message.as_str()))];
     let ask = [fill(&sql.member_show, &member), locks(sql, [id])];
     let (now, sets) = pipeline.ask_at(sql, request.now, &ask).await?;
-    let row = |place: usize| sets.get(place).and_then(|rows: &Vec<MySqlRow>| rows.first());
-    if row(1).is_none() {
-        return Ok(JoinChanged::NoSuchJoin);
-    }
-    let Some(found) = row(0) else { return Ok(JoinChanged::NotAMember) };
-    if code(found, 0) != StepState::Pending.code() || state == StepState::Pending {
-        return Ok(JoinChanged::Unchanged);
+    let joins = read_joins(sets.get(1))?;
+    let member_state =
+        sets.first().and_then(|rows| rows.first()).map(|row| StepState::from_code(code(row, 0)));
+    let refused =
+        join_refusal(joins.first(), &request.action).or_else(|| report_refusal(member_state, state));
+    if let Some(refused) = refused {
+        return Ok(refused);
     }
     pipeline.push(fill(&fill(&sql.member_end, &member), &[("{state}", state.code().to_string())]));
     let mut ended = Ended::default();
     ended.of(id).add(state);
-    ended.add(pipeline, sql, sets.get(1).map_or(&[], Vec::as_slice), now);
+    ended.add(pipeline, sql, joins, now);
     Ok(JoinChanged::Changed)
 }
 
@@ -171,16 +155,6 @@ async fn note_wait(
 /// The statement that locks joins in the order of their ids.
 pub(crate) fn locks<'a>(sql: &Sql, ids: impl IntoIterator<Item = &'a JoinId>) -> String {
     fill(&sql.joins_lock, &[("{ids}", quoted_list(ids.into_iter().map(JoinId::as_str)))])
-}
-
-async fn lock_join(
-    pipeline: &mut Pipeline<'_>,
-    sql: &Sql,
-    id: &JoinId,
-    now: Option<Timestamp>,
-) -> Result<(Timestamp, Option<JoinRecord>), DriverError> {
-    let (now, sets) = pipeline.ask_at(sql, now, &[locks(sql, [id])]).await?;
-    Ok((now, sets.iter().flatten().next().map(read_join)))
 }
 
 /// The members that one call has changed, counted by join.
@@ -230,40 +204,43 @@ impl Ended {
             return Ok(());
         }
         let found = pipeline.ask(&[locks(sql, self.0.keys())]).await?;
-        self.add(pipeline, sql, found.first().map_or(&[], Vec::as_slice), now);
+        self.add(pipeline, sql, read_joins(found.first())?, now);
         Ok(())
     }
 
     /// The same for joins that are locked already.
-    pub(crate) fn add(self, pipeline: &mut Pipeline<'_>, sql: &Sql, locked: &[MySqlRow], now: Timestamp) {
-        let mut joins: Vec<JoinRecord> = locked.iter().map(read_join).collect();
-        for join in &mut joins {
-            let Some(Counted { attached, completed, failed }) = self.0.get(&join.id) else { continue };
+    pub(crate) fn add(
+        self,
+        pipeline: &mut Pipeline<'_>,
+        sql: &Sql,
+        mut locked: Vec<JoinRecord>,
+        now: Timestamp,
+    ) {
+        for join in &mut locked {
+            let Some(counted) = self.0.get(&join.id) else { continue };
             let parts = [
-                ("{attached}", attached.to_string()),
-                ("{completed}", completed.to_string()),
-                ("{failed}", failed.to_string()),
+                ("{attached}", counted.attached.to_string()),
+                ("{completed}", counted.completed.to_string()),
+                ("{failed}", counted.failed.to_string()),
                 ("{now}", literal(now)),
                 ("{id}", quoted(join.id.as_str())),
             ];
             pipeline.push(fill(&sql.join_count, &parts));
-            join.completed += completed;
-            join.failed += failed;
+            join.count(*counted);
         }
-        fire(pipeline, sql, &joins, now);
+        fire(pipeline, sql, &mut locked, now);
     }
 }
 
 /// Ends pending joins whose last step has ended and for which somebody waits, and enqueues their
 /// continuations. The joins must be locked, with up-to-date counts.
-fn fire(pipeline: &mut Pipeline<'_>, sql: &Sql, joins: &[JoinRecord], now: Timestamp) {
+fn fire(pipeline: &mut Pipeline<'_>, sql: &Sql, joins: &mut [JoinRecord], now: Timestamp) {
     let mut fired = Vec::new();
-    for join in joins.iter().filter(|join| join.status == JoinStatus::Pending) {
-        let (Some(status), Some(wait)) = (join.verdict(), &join.wait) else { continue };
-        let continuation = if status == JoinStatus::Completed { &wait.on_complete } else { &wait.on_fail };
-        let message = continuation.as_ref().map(|_| &wait.message);
-        end_join(pipeline, sql, &join.id, status, message, now);
-        fired.extend(message.map(|_| join.id.as_str()));
+    for join in joins {
+        if join.end() {
+            end_join(pipeline, sql, join, now);
+            fired.extend(join.fired.as_ref().map(|_| join.id.as_str()));
+        }
     }
     if !fired.is_empty() {
         let parts = [("{ids}", quoted_list(fired)), ("{now}", literal(now))];
@@ -271,19 +248,13 @@ fn fire(pipeline: &mut Pipeline<'_>, sql: &Sql, joins: &[JoinRecord], now: Times
     }
 }
 
-fn end_join(
-    pipeline: &mut Pipeline<'_>,
-    sql: &Sql,
-    id: &JoinId,
-    status: JoinStatus,
-    fired: Option<&EventId>,
-    now: Timestamp,
-) {
+fn end_join(pipeline: &mut Pipeline<'_>, sql: &Sql, join: &JoinRecord, now: Timestamp) {
+    let fired = join.fired.as_ref();
     let parts = [
-        ("{status}", status.code().to_string()),
+        ("{status}", join.status.code().to_string()),
         ("{fired}", fired.map_or_else(|| "NULL".to_owned(), |message| quoted(message.as_str()))),
         ("{now}", literal(now)),
-        ("{id}", quoted(id.as_str())),
+        ("{id}", quoted(join.id.as_str())),
     ];
     pipeline.push(fill(&sql.join_end, &parts));
 }
@@ -320,13 +291,9 @@ async fn show_join(
 ) -> Result<Option<JoinShown>, DriverError> {
     let parts = [("{id}", quoted(id.as_str())), ("{limit}", limit.to_string())];
     let sets = session.results(fill(&sql.join_show, &parts)).await?;
-    let member = |row: &MySqlRow| JoinMember {
-        message: EventId::from_row(text_of(row, 0).unwrap_or_default()),
-        state: StepState::from_code(code(row, 1)),
-        attached_at: text_time(row, 2).unwrap_or_default(),
-    };
-    let Some(join) = sets.get(2).and_then(|rows| rows.first()).map(read_join) else { return Ok(None) };
-    Ok(Some(JoinShown { join, members: sets.iter().skip(3).flatten().map(member).collect() }))
+    let Some(join) = read_joins(sets.get(2))?.pop() else { return Ok(None) };
+    let members = sets.iter().skip(3).flatten().map(|row| read_member(&TextValues(row)));
+    Ok(Some(JoinShown { join, members: members.collect::<Result<_, _>>()? }))
 }
 
 async fn list_joins(
@@ -339,45 +306,13 @@ async fn list_joins(
     let matches: Vec<String> = key.into_iter().chain(status).chain(["TRUE".to_owned()]).collect();
     let parts = [("{matches}", matches.join(" AND ")), ("{limit}", request.limit.to_string())];
     let sets = session.results(fill(&sql.joins, &parts)).await?;
-    Ok(sets.iter().flatten().map(read_join).collect())
+    read_joins(sets.first())
 }
 
-/// Reads a join from a row of the text protocol.
-pub(crate) fn read_join(row: &MySqlRow) -> JoinRecord {
-    let text = |column: usize| text_of(row, column).map(str::to_owned);
-    let count = |column: usize| u32::try_from(text_number(row, column)).unwrap_or_default();
-    JoinRecord {
-        id: JoinId::from_row(text(0).unwrap_or_default()),
-        grouping_key: text(1),
-        expected: count(2),
-        attached: count(3),
-        completed: count(4),
-        failed: count(5),
-        status: JoinStatus::from_code(code(row, 6)),
-        metadata: text(7),
-        fired: text(8).map(EventId::from_row),
-        created_at: text_time(row, 9).unwrap_or_default(),
-        updated_at: text_time(row, 10).unwrap_or_default(),
-        wait: read_wait(row),
-    }
-}
-
-/// What happens when the join ends, if that was set.
-fn read_wait(row: &MySqlRow) -> Option<JoinWait> {
-    let text = |column: usize| text_of(row, column).map(str::to_owned);
-    let message = text(16)?;
-    let continuation = |topic: usize| {
-        let payload = text(topic + 1).unwrap_or_default();
-        text(topic).map(|topic| Continuation { topic, payload })
-    };
-    let ignores = text_of(row, 11) == Some("0");
-    Some(JoinWait {
-        failed_steps: if ignores { FailedSteps::Ignore } else { FailedSteps::Fail },
-        on_complete: continuation(12),
-        on_fail: continuation(14),
-        message: EventId::from_row(message),
-        headers: text(17),
-    })
+/// Decodes the joins that a statement of the text protocol has returned.
+pub(crate) fn read_joins(rows: Option<&Vec<MySqlRow>>) -> Result<Vec<JoinRecord>, DriverError> {
+    let joins = rows.into_iter().flatten().map(|row| read_join(&TextValues(row)));
+    Ok(joins.collect::<Result<_, _>>()?)
 }
 
 /// A status code from a row of the text protocol; -1 if it does not fit.

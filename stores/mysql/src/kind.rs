@@ -4,9 +4,7 @@ use std::future::ready;
 
 use jiff::Timestamp;
 use pillarbox::model::{Attempt, EventId, NewRow, Record, RowDecoder, Written};
-use pillarbox::port::{
-    Insert, Items, List, Migrated, Native, PageOrder, Purge, Select, Settle, Settled, TableKind,
-};
+use pillarbox::port::{Insert, Items, List, Migrated, Native, Purge, Select, Settle, Settled, TableKind};
 use sqlx::mysql::MySqlConnection;
 
 use crate::connection::{Asked, Session, Work};
@@ -137,11 +135,7 @@ impl Kind for Native {
     }
 
     fn bind_after(query: Asked, request: &List) -> Asked {
-        let first = match request.order {
-            PageOrder::OldestFirst => i64::MIN,
-            PageOrder::NewestFirst => i64::MAX,
-        };
-        query.bind(request.after.map_or(first, |seq| seq.0))
+        query.bind(request.start())
     }
 
     fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {

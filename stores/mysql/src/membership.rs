@@ -93,11 +93,9 @@ async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Dri
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
-    slots: Vec<i16>,
-    after: Seq,
+    (slots, after): &(SlotSet, Seq),
 ) -> Result<PendingRows, DriverError> {
-    let slots = slots_sql(&SlotSet::new(slots.into_iter().map(Slot)));
-    let query = session.query(fill(&sql.waiting, &[("{slots}", slots)])).bind(after.0);
+    let query = session.query(fill(&sql.waiting, &[("{slots}", slots_sql(slots))])).bind(after.0);
     let row = query.fetch_one(&mut session.connection).await?;
     Ok(PendingRows { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
 }

@@ -1,7 +1,7 @@
 //! Creating and upgrading the tables, and checking their version.
 
 use pillarbox::port::{ErrorKind, Migrated};
-use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
+use pillarbox_store_kit::{KNOWN, SchemaVersion, migrations, refuse_newer};
 
 use crate::connection::Session;
 use crate::error::DriverError;
@@ -9,17 +9,14 @@ use crate::kind::Kind;
 use crate::row::number_of;
 use crate::sql::Sql;
 
-/// The migrations in order. Each brings the tables to the version of its position and records that version.
-pub(crate) const MIGRATIONS: [&str; 6] = [
-    include_str!("../migrations/0001_outbox.sql"),
-    include_str!("../migrations/0002_queue.sql"),
-    include_str!("../migrations/0003_topics.sql"),
-    include_str!("../migrations/0004_quarantine.sql"),
-    include_str!("../migrations/0005_inserts.sql"),
-    include_str!("../migrations/0006_oversized.sql"),
-];
-/// The version that this release creates.
-const NEWEST: u32 = MIGRATIONS.len() as u32;
+migrations!(
+    "0001_outbox",
+    "0002_queue",
+    "0003_topics",
+    "0004_quarantine",
+    "0005_inserts",
+    "0006_oversized"
+);
 
 /// How long a migration waits for another one, in seconds.
 const LOCK_S: i64 = 60;

@@ -40,6 +40,27 @@ impl model::Values for Values<'_> {
     }
 }
 
+/// The values of one row of the text protocol.
+pub(crate) struct TextValues<'r>(pub(crate) &'r MySqlRow);
+
+impl model::Values for TextValues<'_> {
+    fn text(&self, position: usize) -> Result<Option<&str>, &'static str> {
+        self.bytes(position).map(std::str::from_utf8).transpose().map_err(|_| "is not UTF-8")
+    }
+
+    fn bytes(&self, position: usize) -> Option<&[u8]> {
+        bytes_of(self.0, position)
+    }
+
+    fn number(&self, position: usize) -> Result<Option<i64>, &'static str> {
+        self.text(position)?.map(str::parse).transpose().map_err(|_| "is not a number")
+    }
+
+    fn time(&self, position: usize) -> Result<Option<Timestamp>, &'static str> {
+        Ok(self.text(position)?.and_then(from_text))
+    }
+}
+
 /// The decoder for rows with the columns of this one.
 pub(crate) fn decoder(row: &MySqlRow) -> RowDecoder {
     RowDecoder::new(row.columns().iter().map(|column| column.name()))

@@ -1,9 +1,7 @@
 //! The store handle: implements the ports over connections that are reserved by purpose.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Seq, Written};
@@ -12,9 +10,8 @@ use pillarbox::port::{
     Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError,
     StoreFuture, Table, Take, Taken, Wakeups, Write,
 };
-use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call};
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call, constructors, handle};
 use sqlx::mysql::MySqlPool;
-use tokio::time::timeout;
 
 use crate::config::{Claiming, MysqlStoreBuilder};
 use crate::connection::{Connector, Session, Work};
@@ -24,9 +21,6 @@ use crate::kind::Kind;
 use crate::probe::{Locking, Probe};
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
-
-/// How long a heartbeat waits for the query for pending rows. After that, it tells the reader to read.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// An outbox table in a MySQL or MariaDB database: native (`Native`) or a table of items (`Items`).
 ///
@@ -62,31 +56,8 @@ fn in_dialect<'c, R, T>(
     call(session, sql, request)
 }
 
-impl MysqlStore {
-    /// Creates a store next to the application's pool, with default settings.
-    ///
-    /// Transactions begin on the pool. All other work runs on the store's own connections, which use the
-    /// pool's connect options.
-    #[must_use]
-    pub fn new(pool: MySqlPool) -> Self {
-        Self::builder(pool).open()
-    }
-
-    /// Creates a store with its own pool, from a URL `mysql://USER@HOST/DATABASE`.
-    pub fn open_url(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::builder_from_url(url)?.open())
-    }
-
-    /// Returns a builder for a store next to the application's pool.
-    pub fn builder(pool: MySqlPool) -> MysqlStoreBuilder {
-        MysqlStoreBuilder::new(pool)
-    }
-
-    /// Returns a builder for a store with its own pool.
-    pub fn builder_from_url(url: &str) -> Result<MysqlStoreBuilder, StoreError> {
-        MysqlStoreBuilder::from_url(url)
-    }
-}
+constructors!(MysqlStore, MysqlStoreBuilder, MySqlPool, "mysql://USER@HOST/DATABASE");
+handle!(MysqlTable);
 
 impl<K> MysqlTable<K> {
     pub(crate) fn start(builder: MysqlStoreBuilder) -> Self
@@ -105,6 +76,10 @@ impl<K> MysqlTable<K> {
             probe: Probe::default(),
         };
         Self(Arc::new(shared), PhantomData)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
     }
 
     /// The pool on which transactions begin.
@@ -183,33 +158,10 @@ impl Shared {
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
-    /// Adds the pending rows of its slots to a node's membership, if the query answers within [`LOOK`].
+    /// Adds the pending rows of its slots to a node's membership.
     async fn member(&self, membership: Membership, after: Seq) -> Membership {
-        let slots: Vec<i16> = membership.held.iter().map(|held| held.slot.0).collect();
-        let looked = self.on_general("look for rows", (slots, after), |session, sql, (slots, after)| {
-            Box::pin(membership::waiting(session, sql, slots.clone(), *after))
-        });
-        let waiting = match timeout(LOOK, looked).await {
-            Ok(Ok(waiting)) => Some(waiting),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "could not look for waiting rows");
-                None
-            }
-            Err(_) => None,
-        };
-        membership.with_rows(waiting)
-    }
-}
-
-impl<K> Clone for MysqlTable<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), PhantomData)
-    }
-}
-
-impl<K> fmt::Debug for MysqlTable<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MysqlTable({})", self.0.name())
+        let look = |slots| self.on_general("look for rows", (slots, after), call!(membership::waiting));
+        membership.look(look).await
     }
 }
 

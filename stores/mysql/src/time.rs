@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{Timestamp, civil};
+pub(crate) use pillarbox_store_kit::until;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo};
@@ -105,11 +106,6 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 /// A duration in microseconds, limited so that it can be subtracted from a time.
 pub(crate) fn micros_back(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().min(LONGEST_BACK_US)).unwrap_or(i64::MAX)
-}
-
-/// The time from `now` until `then`; zero if that has passed.
-pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,20 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 use std::io::Write as _;
-use std::time::Duration;
 
-use pillarbox::Event;
-use pillarbox::model::{
-    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, SlotSet, Token, Written,
+use pillarbox::model::{GroupKey, NodeId};
+use pillarbox::port::{Admin, ErrorKind, GroupAction, GroupChange};
+use pillarbox_conformance::{
+    FORBIDDEN_TO_WRITERS, deliver_native, fill_items, grants_of, operate, relay_items, work_queue,
+    write_native,
 };
-use pillarbox::port::{
-    Admin, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence,
-    Fetch, GroupAction, GroupChange, Heartbeat, JoinAction, JoinChange, Joins, OnDone, Order, Outcome,
-    Promote, Purge, PurgeStatus, ReadScope, Reap, Register, Replay, Scope, Select, Settle, Store, StoreError,
-    Table, Wait, Write, WriteOn,
-};
-use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, raw_sql};
 use pillarbox_mysql::{MysqlItemStore, MysqlStore};
@@ -128,220 +121,32 @@ impl Site {
     }
 }
 
-/// The SQL below a heading of the guide.
-fn part(heading: &str) -> String {
-    let (_, after) = GUIDE.split_once(&format!("### {heading}\n")).expect("the heading");
-    let (_, sql) = after.split_once("```sql\n").expect("its SQL");
-    sql.split_once("```").expect("its end").0.to_owned()
-}
-
-/// A privilege on a table for a user, as in `SELECT`, `shop.outbox_event`, `shop_deliver`. Who migrates has them on all.
+/// The guide's grants but those of the user that migrates, who has them on all tables.
 fn grants(heading: &str) -> Vec<[String; 3]> {
-    let sql: String =
-        part(heading).lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
-    let mut grants = Vec::new();
-    for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
-        let (privileges, rest) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ").unwrap();
-        let (table, user) = rest.split_once(" TO ").unwrap();
-        if user != "shop_migrate" {
-            let each = each_privilege(privileges.trim()).into_iter();
-            grants.extend(each.map(|one| [one, table.to_owned(), user.to_owned()]));
-        }
-    }
-    grants
-}
-
-/// Single privileges, those on columns one by one: `INSERT (a, b)` is `INSERT (a)` and `INSERT (b)`.
-fn each_privilege(privileges: &str) -> Vec<String> {
-    match privileges.split_once(" (") {
-        Some((verb, columns)) => {
-            let columns = columns.trim_end().trim_end_matches(')').split(',').map(str::trim);
-            columns.map(|column| format!("{verb} ({column})")).collect()
-        }
-        None => privileges.split(", ").map(str::to_owned).collect(),
-    }
-}
-
-fn event(group: &str) -> Event {
-    Event::text("OrderPlaced", "{}").group(group).build().unwrap()
-}
-
-/// What the library does in a process that only writes.
-async fn write(store: &MysqlStore) -> Result<Vec<Written>, StoreError> {
-    store.check().await?;
-    let mut tx = store.begin().await?;
-    let once = Event::text("OrderPlaced", "{}").message_id(Uuid::now_v7().to_string()).build()?;
-    let delayed = Event::text("OrderPlaced", "{}").due(Duration::from_secs(3_600)).build()?;
-    let row = |event| NewRow { event, placement: Placement::Slot };
-    let mut written = store.insert(&mut tx, &[row(event("a"))]).await?;
-    written.extend(store.insert(&mut tx, &[row(event("b")), row(event("c")), row(delayed)]).await?);
-    // The second one is the same event.
-    for _ in 0..2 {
-        written.extend(store.insert(&mut tx, &[row(once.clone())]).await?);
-    }
-    store
-        .commit(tx)
-        .await
-        .map_err(|error| StoreError::new(ErrorKind::Conflict, "commit", "x", error.to_string()))?;
-    assert!(!written.last().unwrap().fresh);
-    Ok(written)
-}
-
-/// What a node does from its start to its end.
-async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError> {
-    store.check().await?;
-    let (node, lease) = (random_node(), Duration::from_secs(60));
-    let joined = store
-        .register(Register { node, label: "grants".to_owned(), reads: ReadScope::Share, lease, now: None })
-        .await?;
-    let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
-    let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
-    let fetched = store.fetch(fetch).await?;
-    assert!(!fetched.rows.is_empty(), "nothing to deliver");
-    let outcome = |index: usize, change| Outcome {
-        seq: rows[index].seq,
-        id: rows[index].id.clone(),
-        token: Token(0),
-        change,
-    };
-    let settle = |outcomes: Vec<Outcome>, on_done| Settle {
-        fence: Fence::Node(node),
-        outcomes: outcomes.into(),
-        on_done,
-        repeats: None,
-        now: None,
-    };
-    store.settle(settle(vec![outcome(0, Change::Done)], OnDone::Keep)).await?;
-    store.settle(settle(vec![outcome(4, Change::Done)], OnDone::Delete)).await?;
-    let (error, delay) = ("no".to_owned(), Duration::ZERO);
-    let dead =
-        Change::Dead { error: error.clone(), counts: Counts::Made(1), blocks: Some(GroupKey::new("b")) };
-    let retry = Change::Retry { delay, error, counts: Counts::Made(1), wait: Wait::Delayed };
-    store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
-    let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
-    assert_eq!(store.promote(promote).await?.moved, 1);
-    let heartbeat = |release, sweep| Heartbeat {
-        node,
-        lease,
-        trusted: Vec::new(),
-        release,
-        groups_seen: 0,
-        after: Seq(0),
-        sweep,
-        now: None,
-    };
-    store.heartbeat(heartbeat(Vec::new(), false)).await?.expect("a member");
-    store.heartbeat(heartbeat(vec![joined.held[0].slot], true)).await?.expect("a member");
-    store
-        .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
-        .await?;
-    store.leave(node).await
-}
-
-/// What a worker of the queue does, with a join that ends.
-async fn work(store: &MysqlStore) -> Result<(), StoreError> {
-    store.check().await?;
-    let (id, join) = (EventId::uuid_v7(), JoinId::random());
-    let event = Event::text("Extract", "{}").id(id.as_str()).build()?;
-    store.write(Write { rows: vec![NewRow { event, placement: Placement::Queue }], now: None }).await?;
-    let wait = JoinWait {
-        failed_steps: FailedSteps::Fail,
-        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
-        on_fail: None,
-        message: EventId::uuid_v7(),
-        headers: None,
-    };
-    for action in [
-        JoinAction::Start { grouping_key: None, expected: 1, metadata: None },
-        JoinAction::Attach { messages: vec![id] },
-        JoinAction::Wait(wait),
-    ] {
-        store.change_join(JoinChange { join: join.clone(), action, now: None }).await?;
-    }
-    let owner = OwnerId::new("worker")?;
-    let (lease, skip_recent) = (Duration::from_secs(60), Duration::ZERO);
-    let claim = Claim {
-        topics: std::sync::Arc::default(),
-        from: ClaimFrom::Queue,
-        owner: owner.clone(),
-        lease,
-        rows: 100,
-        bytes: ByteLimits::NONE,
-        skip_recent,
-        now: None,
-    };
-    let claimed = store.claim(claim).await?;
-    let done =
-        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    let outcomes = claimed.iter().map(done).collect();
-    store
-        .settle(Settle {
-            fence: Fence::Owner(owner),
-            outcomes,
-            on_done: OnDone::Keep,
-            repeats: None,
-            now: None,
-        })
-        .await?;
-    let shown = store.show_join(join, 1).await?.expect("the join");
-    assert_eq!(shown.join.status, JoinStatus::Completed);
-    store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
+    grants_of(GUIDE, heading).into_iter().filter(|grant| grant[2] != "shop_migrate").collect()
 }
 
 fn random_node() -> NodeId {
     NodeId::from_random(Uuid::now_v7().as_u128())
 }
 
-/// What people do with the command line.
-async fn operate(store: &MysqlStore) -> Result<(), StoreError> {
-    let by = "grants".to_owned();
-    store.stats().await?;
-    store.nodes().await?;
-    store.audit(10).await?;
-    let group = GroupKey::new("z");
-    for action in [GroupAction::Pause, GroupAction::Resume] {
-        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
-        store.change_group(change).await?;
-    }
-    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
-    Ok(())
-}
-
 /// EVT-040, EVT-048, OBX-123: each user does its work with the grants of the guide, and no more than that.
 #[tokio::test]
 async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     for site in Site::all().await {
-        let rows = write(&site.store("shop_write")).await.unwrap();
+        let rows = write_native(&site.store("shop_write")).await.unwrap();
         site.ended_join().await;
-        deliver(&site.store("shop_deliver"), &rows).await.unwrap();
-        work(&site.store("shop_work")).await.unwrap();
+        deliver_native(&site.store("shop_deliver"), random_node(), &rows).await.unwrap();
+        work_queue(&site.store("shop_work")).await.unwrap();
         operate(&site.store("shop_operate")).await.unwrap();
-        for (user, sql) in [
-            ("shop_write", "SELECT payload FROM shop.outbox_event"),
-            (
-                "shop_write",
-                "INSERT INTO shop.outbox_event (event_id, event_type, payload, seq) VALUES ('i', 't', '{}', 0)",
-            ),
-            (
-                "shop_write",
-                "INSERT INTO shop.outbox_event (event_id, event_type, payload, status) VALUES ('i', 't', '{}', 1)",
-            ),
-            (
-                "shop_write",
-                "INSERT INTO shop.outbox_event (event_id, event_type, payload, attempts) VALUES ('i', 't', '{}', 9)",
-            ),
-            ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
-            ("shop_write", "DELETE FROM shop.outbox_event"),
-            ("shop_write", "SELECT * FROM shop.outbox_node"),
+        let forbidden = FORBIDDEN_TO_WRITERS.map(|sql| ("shop_write", sql));
+        for (user, sql) in forbidden.into_iter().chain([
             ("shop_deliver", "DELETE FROM shop.outbox_group"),
             ("shop_deliver", "SELECT * FROM shop.outbox_audit"),
             ("shop_write", "SELECT * FROM shop.outbox_join"),
             ("shop_work", "SELECT * FROM shop.outbox_audit"),
             ("shop_operate", "DROP TABLE shop.outbox_event"),
-        ] {
+        ]) {
             assert!(site.plain(user, sql).await.unwrap_err().contains("denied"), "{user}: {sql}");
         }
         site.clear().await;
@@ -352,9 +157,9 @@ async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
 #[tokio::test]
 async fn a_relay_whose_admin_changes_groups_needs_what_people_have() {
     for site in Site::all().await {
-        let rows = write(&site.store("shop_write")).await.unwrap();
+        let rows = write_native(&site.store("shop_write")).await.unwrap();
         site.ended_join().await;
-        deliver(&site.store("shop_operate"), &rows).await.unwrap();
+        deliver_native(&site.store("shop_operate"), random_node(), &rows).await.unwrap();
         let actions = [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip];
         for action in actions {
             let by = "admin".to_owned();
@@ -377,13 +182,13 @@ async fn no_grant_of_the_guide_is_too_much() {
         let grants = grants(GRANTS);
         assert!(grants.len() > 20, "{grants:?}");
         for [privilege, table, user] in grants {
-            let rows = write(&site.store("shop_write")).await.unwrap();
+            let rows = write_native(&site.store("shop_write")).await.unwrap();
             site.ended_join().await;
             site.grant("REVOKE", &privilege, &table, &user).await;
             let answer = match user.as_str() {
-                "shop_write" => write(&site.store(&user)).await.map(drop),
-                "shop_deliver" => deliver(&site.store(&user), &rows).await,
-                "shop_work" => work(&site.store(&user)).await,
+                "shop_write" => write_native(&site.store(&user)).await.map(drop),
+                "shop_deliver" => deliver_native(&site.store(&user), random_node(), &rows).await,
+                "shop_work" => work_queue(&site.store(&user)).await,
                 _ => operate(&site.store(&user)).await,
             };
             site.grant("GRANT", &privilege, &table, &user).await;

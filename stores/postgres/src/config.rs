@@ -1,10 +1,8 @@
 //! The builder of a store: its settings, and how it is opened.
 
-use std::time::Duration;
-
 use pillarbox::model::TableName;
 use pillarbox::port::{ErrorKind, Items, Native, StoreError};
-use pillarbox_store_kit::{ServerSettings, Settings, setters};
+use pillarbox_store_kit::{ServerSettings, Settings, server_setters, setters};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::describe;
@@ -78,23 +76,7 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// How long one of the store's own statements may take. Default: 30 s; from 100 ms to 1 h.
-    ///
-    /// The server then cancels the statement. If the connection still does not answer, the store
-    /// drops it 5 s later.
-    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.server.set_statement_timeout(timeout);
-        self
-    }
-
-    /// The number of connections that claims, promotions and operators share. Default: 4; at least 1.
-    ///
-    /// Reading, settling, heartbeats and listening have one more connection each. All of them
-    /// are opened on first use.
-    pub fn general_connections(mut self, connections: usize) -> Self {
-        self.server.set_general_connections(connections);
-        self
-    }
+    server_setters!(cancels: "the statement");
 
     /// The SQL that creates the native table and the tables beside it, for people who run it by hand.
     #[must_use]

@@ -167,13 +167,7 @@ fn slots_query(
     request: &Fetch,
     limit: i64,
 ) -> Option<Query<'static>> {
-    let ranges: Vec<(i16, i16)> = slots
-        .ranges()
-        .iter()
-        .map(|&(first, last)| (first.max(0), last))
-        .filter(|(first, last)| first <= last)
-        .collect();
-    match ranges.as_slice() {
+    match slots.delivered_ranges().as_slice() {
         [] => None,
         [(first, last)] => {
             let query = session.query(&sql.fetch_slots).bind(at_once(request));

@@ -1,7 +1,7 @@
 //! Read-only queries for operators: lists, single events, counts, statistics, nodes, the audit log.
 
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
-use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, Select, Shown, Stats, TypeCount};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -50,10 +50,7 @@ pub(crate) async fn list<K: Kind>(
     sql: &Sql,
     request: &List,
 ) -> Result<Vec<Record>, DriverError> {
-    let statement = match request.order {
-        PageOrder::OldestFirst => &sql.list,
-        PageOrder::NewestFirst => &sql.list_newest,
-    };
+    let statement = request.order.either(&sql.list, &sql.list_newest);
     let query = session.query(statement.of(&request.select));
     let query = K::bind_after(Selection::new(&request.select).bind(query), request);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));

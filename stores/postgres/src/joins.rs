@@ -2,27 +2,22 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{
-    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState,
-};
+use pillarbox::model::{EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, StepState};
 use pillarbox::port::{
     ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture,
 };
-use pillarbox_store_kit::call;
+use pillarbox_store_kit::{call, read_join};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::{Query, Session};
 use crate::error::DriverError;
 use crate::insert::Prepared;
+use crate::row::Values;
 use crate::sql::Sql;
 use crate::store::PostgresStore;
 use crate::time::Time;
 
-/// The columns that every read of joins selects, in the order in which they are decoded.
-pub(crate) const JOIN_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, failed_steps, \
-    status, metadata, fail_if_any, on_complete_topic, on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, \
-    continuation_headers, fired_id, created_at, updated_at";
 /// The position of the first column of members, after those columns.
 const MEMBERS: usize = 18;
 
@@ -163,40 +158,5 @@ async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<V
 }
 
 fn record(row: &PgRow) -> Result<JoinRecord, DriverError> {
-    let count =
-        |column: usize| Ok::<_, DriverError>(u32::try_from(row.try_get::<i32, _>(column)?).unwrap_or(0));
-    Ok(JoinRecord {
-        id: JoinId::from_row(row.try_get::<&str, _>(0)?),
-        grouping_key: row.try_get(1)?,
-        expected: count(2)?,
-        attached: count(3)?,
-        completed: count(4)?,
-        failed: count(5)?,
-        status: JoinStatus::from_code(row.try_get(6)?),
-        metadata: row.try_get(7)?,
-        wait: wait(row)?,
-        fired: row.try_get::<Option<&str>, _>(15)?.map(EventId::from_row),
-        created_at: row.try_get::<Time, _>(16)?.0,
-        updated_at: row.try_get::<Time, _>(17)?.0,
-    })
-}
-
-/// The wait of a join: what happens when it ends. `None` if no wait is registered.
-fn wait(row: &PgRow) -> Result<Option<JoinWait>, DriverError> {
-    let Some(message) = row.try_get::<Option<&str>, _>(13)? else { return Ok(None) };
-    let continuation = |topic: usize| {
-        let (topic, payload): (Option<String>, Option<String>) =
-            (row.try_get(topic)?, row.try_get(topic + 1)?);
-        Ok::<_, DriverError>(topic.map(|topic| Continuation { topic, payload: payload.unwrap_or_default() }))
-    };
-    Ok(Some(JoinWait {
-        failed_steps: match row.try_get::<Option<bool>, _>(8)? {
-            Some(false) => FailedSteps::Ignore,
-            _ => FailedSteps::Fail,
-        },
-        on_complete: continuation(9)?,
-        on_fail: continuation(11)?,
-        message: EventId::from_row(message),
-        headers: row.try_get(14)?,
-    }))
+    Ok(read_join(&Values(row))?)
 }

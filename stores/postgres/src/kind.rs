@@ -3,7 +3,7 @@
 use pillarbox::model::flowcatalyst::NewItem;
 use pillarbox::model::{EventId, NewRow, Record, RowDecoder};
 use pillarbox::port::{
-    ErrorKind, Items, List, Migrated, Native, PageOrder, Settle, Settled, StoreError, StoreFuture, TableKind,
+    ErrorKind, Items, List, Migrated, Native, Settle, Settled, StoreError, StoreFuture, TableKind,
 };
 use pillarbox_store_kit::{Purpose, call};
 
@@ -73,11 +73,7 @@ impl Kind for Native {
     }
 
     fn bind_after<'q>(query: Query<'q>, request: &'q List) -> Query<'q> {
-        let first = match request.order {
-            PageOrder::OldestFirst => i64::MIN,
-            PageOrder::NewestFirst => i64::MAX,
-        };
-        query.bind(request.after.map_or(first, |seq| seq.0))
+        query.bind(request.start())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{ErrorKind, GroupStates, Heartbeat, HeldGroups, Membership, PendingRows, Register};
 use pillarbox::rules::{Member, Members, SlotRecord};
 use sqlx::Row;
@@ -80,9 +80,9 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
-    slots: Vec<i16>,
-    after: Seq,
+    (slots, after): &(SlotSet, Seq),
 ) -> Result<PendingRows, DriverError> {
+    let slots: Vec<i16> = slots.iter().map(|slot| slot.0).collect();
     let query = session.query(&sql.waiting).bind(after.0);
     let query = query.bind(slots.iter().min().copied()).bind(slots.iter().max().copied()).bind(slots);
     let row = query.fetch_one(&mut session.connection).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::port::Migrated;
-use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
+use pillarbox_store_kit::{KNOWN, SchemaVersion, migrations, refuse_newer};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
@@ -12,18 +12,14 @@ use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::sql::Sql;
 
-/// The migrations in order. Each records its number in the table `meta`.
-pub(crate) const MIGRATIONS: [&str; 6] = [
-    include_str!("../migrations/0001_outbox.sql"),
-    include_str!("../migrations/0002_queue.sql"),
-    include_str!("../migrations/0003_topics.sql"),
-    include_str!("../migrations/0004_quarantine.sql"),
-    include_str!("../migrations/0005_inserts.sql"),
-    include_str!("../migrations/0006_oversized.sql"),
-];
-
-/// The number of the newest migration of this release.
-const NEWEST: u32 = MIGRATIONS.len() as u32;
+migrations!(
+    "0001_outbox",
+    "0002_queue",
+    "0003_topics",
+    "0004_quarantine",
+    "0005_inserts",
+    "0006_oversized"
+);
 
 /// The SQL that creates the tables, for people who run it by hand.
 pub(crate) fn script<K: Kind>(sql: &Sql) -> String {

@@ -1,6 +1,5 @@
 //! The store's handle: implements the ports of both kinds of tables over reserved connections.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +10,10 @@ use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
     Admin, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins, Membership, Native,
-    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Take,
-    Taken, Wakeups, Write,
+    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreFuture, Table, Take, Taken,
+    Wakeups, Write,
 };
-use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call};
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call, constructors, handle};
 use sqlx::postgres::PgPool;
 use tokio::time::timeout;
 
@@ -31,9 +30,6 @@ use crate::sql::Sql;
 use crate::wakeups::Listener;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
-/// How long a heartbeat waits for the query for waiting rows. After that it reports rows as ready, so that
-/// the reader looks itself.
-const LOOK: Duration = Duration::from_secs(2);
 /// How long a shutdown waits for calls in flight.
 const SHUT_DOWN: Duration = Duration::from_secs(5);
 
@@ -65,31 +61,8 @@ pub(crate) struct Shared {
     alone: AtomicBool,
 }
 
-impl PostgresStore {
-    /// Opens a store beside an application's own pool, with the default settings.
-    ///
-    /// Transactions begin on that pool. All other work uses the store's own connections,
-    /// opened with the pool's options.
-    #[must_use]
-    pub fn new(pool: PgPool) -> Self {
-        Self::builder(pool).open()
-    }
-
-    /// Opens a store with its own pool, from a URL `postgres://USER@HOST/DATABASE`.
-    pub fn open_url(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::builder_from_url(url)?.open())
-    }
-
-    /// Returns a builder for a store beside an application's own pool.
-    pub fn builder(pool: PgPool) -> PostgresStoreBuilder {
-        PostgresStoreBuilder::new(pool)
-    }
-
-    /// Returns a builder for a store with its own pool, from a URL `postgres://USER@HOST/DATABASE`.
-    pub fn builder_from_url(url: &str) -> Result<PostgresStoreBuilder, StoreError> {
-        PostgresStoreBuilder::from_url(url)
-    }
-}
+constructors!(PostgresStore, PostgresStoreBuilder, PgPool, "postgres://USER@HOST/DATABASE");
+handle!(PostgresTable);
 
 impl<K> PostgresTable<K> {
     pub(crate) fn start(builder: PostgresStoreBuilder) -> Self
@@ -188,36 +161,12 @@ impl<K> PostgresTable<K> {
         }
     }
 
-    /// Completes a membership with the waiting rows, if the query for them answers within `LOOK`.
+    /// Completes a membership with the waiting rows.
     async fn member(&self, membership: Membership, after: Seq) -> Membership {
-        let slots: Vec<i16> = membership.held.iter().map(|held| held.slot.0).collect();
-        let asked = (slots, after);
-        let looked = self.on_general("look for rows", asked, |session, sql, (slots, after)| {
-            Box::pin(membership::waiting(session, sql, slots.clone(), *after))
-        });
-        let waiting = match timeout(LOOK, looked).await {
-            Ok(Ok(waiting)) => Some(waiting),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "could not look for waiting rows");
-                None
-            }
-            Err(_) => None,
-        };
-        let membership = membership.with_rows(waiting);
+        let look = |slots| self.on_general("look for rows", (slots, after), call!(membership::waiting));
+        let membership = membership.look(look).await;
         self.0.alone.store(membership.nodes == 1, Ordering::Relaxed);
         membership
-    }
-}
-
-impl<K> Clone for PostgresTable<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), PhantomData)
-    }
-}
-
-impl<K> fmt::Debug for PostgresTable<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PostgresTable({})", self.name())
     }
 }
 

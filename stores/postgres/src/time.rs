@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+pub(crate) use pillarbox_store_kit::{from_micros, until};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
@@ -68,12 +69,6 @@ pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
     Ok(from_micros(us))
 }
 
-/// A time in microseconds since 1970, clamped to the valid range.
-pub(crate) fn from_micros(us: i64) -> Timestamp {
-    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_microsecond(us).unwrap_or(end)
-}
-
 /// Clamps a time to the earliest one that PostgreSQL supports.
 pub(crate) fn from_first(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(FIRST_US + EPOCH_US).map_or(at, |first| at.max(first))
@@ -87,11 +82,6 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 /// The age in microseconds below which rows are skipped; `None` to skip none.
 pub(crate) fn skipped(skip_recent: Duration) -> Option<i64> {
     (!skip_recent.is_zero()).then(|| micros(skip_recent))
-}
-
-/// The duration from `now` until `then`; zero if `then` has passed.
-pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
 #[cfg(test)]

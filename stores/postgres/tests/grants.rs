@@ -5,19 +5,16 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::Event;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::model::{
-    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, SlotSet, Status, TableName, Token, Written,
-};
+use pillarbox::model::{GroupKey, NodeId, Status, TableName};
 use pillarbox::port::{
-    Admin, AnyTable, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
-    ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Heartbeat, JoinAction, JoinChange, Joins,
-    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, ReadScope, Reap, Register, Replay, Scope,
-    Select, Settle, Sink, Store, StoreError, Table, Verdict, Wait, Write, WriteOn,
+    Admin, AnyTable, Delivery, ErrorKind, GroupAction, GroupChange, Handed, NoMetrics, OnDone, Purge,
+    PurgeStatus, Select, Sink, StoreError, Verdict,
 };
-use pillarbox_conformance::{fill_items, relay_items};
+use pillarbox_conformance::{
+    FORBIDDEN_TO_WRITERS, deliver_native, fill_items, grants_of, operate, relay_items, sql_of, work_queue,
+    write_native,
+};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
 use pillarbox_postgres::{Pooler, PostgresItemStore, PostgresStore, PostgresWakeUp};
@@ -49,11 +46,11 @@ impl Site {
         let options: PgConnectOptions = server.parse().unwrap();
         let master = PgPoolOptions::new().max_connections(2).connect_with(options.clone()).await.unwrap();
         let site = Self { options, master, suffix: Uuid::now_v7().simple().to_string() };
-        site.run(&part("Roles")).await;
+        site.run(&sql_of(GUIDE, "Roles")).await;
         site.store("shop_migrate").migrate().await.unwrap();
         site.items("shop_migrate").migrate().await.unwrap();
         for heading in [GRANTS, ITEM_GRANTS] {
-            site.run(&part(heading)).await;
+            site.run(&sql_of(GUIDE, heading)).await;
         }
         Some(site)
     }
@@ -104,207 +101,13 @@ impl Site {
     }
 }
 
-/// The SQL below a heading of the guide.
-fn part(heading: &str) -> String {
-    let (_, after) = GUIDE.split_once(&format!("### {heading}\n")).expect("the heading");
-    let (_, sql) = after.split_once("```sql\n").expect("its SQL");
-    sql.split_once("```").expect("its end").0.to_owned()
-}
-
-/// A privilege on a thing for a role, as in `SELECT`, `SEQUENCE shop.x`, `shop_deliver`.
-fn grants(heading: &str) -> Vec<[String; 3]> {
-    let mut grants = Vec::new();
-    let sql: String =
-        part(heading).lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
-    for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
-        let Some((privileges, rest)) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ") else {
-            continue;
-        };
-        let (things, role) = rest.split_once(" TO ").unwrap();
-        let privileges = each_privilege(privileges.trim());
-        let sequence = if things.starts_with("SEQUENCE ") { "SEQUENCE " } else { "" };
-        for thing in things.trim_start_matches("SEQUENCE ").split(", ") {
-            grants.extend(
-                privileges.iter().map(|one| [one.clone(), format!("{sequence}{thing}"), role.to_owned()]),
-            );
-        }
-    }
-    grants
-}
-
-/// Single privileges, those on columns one by one: `INSERT (a, b)` is `INSERT (a)` and `INSERT (b)`.
-fn each_privilege(privileges: &str) -> Vec<String> {
-    match privileges.split_once(" (") {
-        Some((verb, columns)) => {
-            let columns = columns.trim_end().trim_end_matches(')').split(',').map(str::trim);
-            columns.map(|column| format!("{verb} ({column})")).collect()
-        }
-        None => privileges.split(", ").map(str::to_owned).collect(),
-    }
-}
-
-fn event(group: &str) -> Event {
-    Event::text("OrderPlaced", "{}").group(group).build().unwrap()
-}
-
-/// What the library does in a process that only writes.
-async fn write(store: &PostgresStore) -> Result<Vec<Written>, StoreError> {
-    store.check().await?;
-    let mut tx = store.begin().await?;
-    let once = Event::text("OrderPlaced", "{}").message_id(Uuid::now_v7().to_string()).build()?;
-    let delayed = Event::text("OrderPlaced", "{}").due(Duration::from_secs(3_600)).build()?;
-    let row = |event| NewRow { event, placement: Placement::Slot };
-    let mut written = store.insert(&mut tx, &[row(event("a"))]).await?;
-    written.extend(store.insert(&mut tx, &[row(event("b")), row(event("c")), row(delayed)]).await?);
-    // The second one is the same event.
-    for _ in 0..2 {
-        written.extend(store.insert(&mut tx, &[row(once.clone())]).await?);
-    }
-    store
-        .commit(tx)
-        .await
-        .map_err(|error| StoreError::new(ErrorKind::Conflict, "commit", "x", error.to_string()))?;
-    assert!(!written.last().unwrap().fresh);
-    Ok(written)
-}
-
-/// What a node does from its start to its end.
-async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreError> {
-    store.check().await?;
-    let (node, lease) = (random_node(), Duration::from_secs(60));
-    let joined = store
-        .register(Register { node, label: "grants".to_owned(), reads: ReadScope::Share, lease, now: None })
-        .await?;
-    let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
-    let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
-    let fetched = store.fetch(fetch).await?;
-    assert!(!fetched.rows.is_empty(), "nothing to deliver");
-    let outcome = |index: usize, change| Outcome {
-        seq: rows[index].seq,
-        id: rows[index].id.clone(),
-        token: Token(0),
-        change,
-    };
-    let settle = |outcomes: Vec<Outcome>, on_done| Settle {
-        fence: Fence::Node(node),
-        outcomes: outcomes.into(),
-        on_done,
-        repeats: None,
-        now: None,
-    };
-    store.settle(settle(vec![outcome(0, Change::Done)], OnDone::Keep)).await?;
-    store.settle(settle(vec![outcome(4, Change::Done)], OnDone::Delete)).await?;
-    let (error, delay) = ("no".to_owned(), Duration::ZERO);
-    let dead =
-        Change::Dead { error: error.clone(), counts: Counts::Made(1), blocks: Some(GroupKey::new("b")) };
-    let retry = Change::Retry { delay, error, counts: Counts::Made(1), wait: Wait::Delayed };
-    store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
-    let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
-    assert_eq!(store.promote(promote).await?.moved, 1);
-    let heartbeat = |release, sweep| Heartbeat {
-        node,
-        lease,
-        trusted: Vec::new(),
-        release,
-        groups_seen: 0,
-        after: Seq(0),
-        sweep,
-        now: None,
-    };
-    store.heartbeat(heartbeat(Vec::new(), false)).await?.expect("a member");
-    store.heartbeat(heartbeat(vec![joined.held[0].slot], true)).await?.expect("a member");
-    store
-        .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
-        .await?;
-    store.leave(node).await
-}
-
-/// What a worker of the queue does, with a join that ends.
-async fn work(store: &PostgresStore) -> Result<(), StoreError> {
-    store.check().await?;
-    let id = EventId::new(Uuid::now_v7().to_string())?;
-    let event = Event::text("Extract", "{}").id(id.as_str()).build()?;
-    store.write(Write { rows: vec![NewRow { event, placement: Placement::Queue }], now: None }).await?;
-    let join = JoinId::random();
-    let wait = JoinWait {
-        failed_steps: FailedSteps::Fail,
-        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
-        on_fail: None,
-        message: EventId::new(Uuid::now_v7().to_string())?,
-        headers: None,
-    };
-    for action in [
-        JoinAction::Start { grouping_key: None, expected: 1, metadata: None },
-        JoinAction::Attach { messages: vec![id.clone()] },
-        JoinAction::Wait(wait),
-    ] {
-        store.change_join(JoinChange { join: join.clone(), action, now: None }).await?;
-    }
-    let owner = OwnerId::new("worker")?;
-    let claim = Claim {
-        topics: Arc::default(),
-        from: ClaimFrom::Queue,
-        owner: owner.clone(),
-        lease: Duration::from_secs(60),
-        rows: 100,
-        bytes: ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
-    let claimed = store.claim(claim).await?;
-    let done =
-        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    let outcomes = claimed.iter().map(done).collect();
-    store
-        .settle(Settle {
-            fence: Fence::Owner(owner),
-            outcomes,
-            on_done: OnDone::Keep,
-            repeats: None,
-            now: None,
-        })
-        .await?;
-    let shown = store.show_join(join, 1).await?.expect("the join");
-    assert_eq!(shown.join.status, JoinStatus::Completed);
-    store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
-}
-
 fn random_node() -> NodeId {
     NodeId::from_random(Uuid::now_v7().as_u128())
 }
 
-/// What people do with the command line.
-async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
-    let by = "grants".to_owned();
-    store.stats().await?;
-    store.nodes().await?;
-    store.audit(10).await?;
-    let group = GroupKey::new("z");
-    for action in [GroupAction::Pause, GroupAction::Resume] {
-        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
-        store.change_group(change).await?;
-    }
-    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
-    Ok(())
-}
-
 /// The same on FlowCatalyst's tables.
 async fn operate_items(store: &PostgresItemStore) -> Result<(), StoreError> {
-    let by = "grants".to_owned();
-    store.stats().await?;
-    store.nodes().await?;
-    store.audit(10).await?;
-    let group = GroupKey::new("z");
-    for action in [GroupAction::Pause, GroupAction::Resume] {
-        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
-        store.change_group(change).await?;
-    }
-    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
-    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
+    operate(store).await?;
     let purge = Purge { status: PurgeStatus::Dead, older_than: Duration::ZERO, limit: 10, now: None };
     store.purge(purge).await.map(drop)
 }
@@ -313,27 +116,12 @@ async fn operate_items(store: &PostgresItemStore) -> Result<(), StoreError> {
 #[tokio::test]
 async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     let Some(site) = Site::new("grants").await else { return };
-    let rows = write(&site.store("shop_write")).await.unwrap();
-    deliver(&site.store("shop_deliver"), &rows).await.unwrap();
-    work(&site.store("shop_work")).await.unwrap();
+    let rows = write_native(&site.store("shop_write")).await.unwrap();
+    deliver_native(&site.store("shop_deliver"), random_node(), &rows).await.unwrap();
+    work_queue(&site.store("shop_work")).await.unwrap();
     operate(&site.store("shop_operate")).await.unwrap();
-    for (role, sql) in [
-        ("shop_write", "SELECT payload FROM shop.outbox_event"),
-        (
-            "shop_write",
-            "INSERT INTO shop.outbox_event (event_id, event_type, payload, seq) VALUES ('i', 't', '{}', 0)",
-        ),
-        (
-            "shop_write",
-            "INSERT INTO shop.outbox_event (event_id, event_type, payload, status) VALUES ('i', 't', '{}', 1)",
-        ),
-        (
-            "shop_write",
-            "INSERT INTO shop.outbox_event (event_id, event_type, payload, attempts) VALUES ('i', 't', '{}', 9)",
-        ),
-        ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
-        ("shop_write", "DELETE FROM shop.outbox_event"),
-        ("shop_write", "SELECT * FROM shop.outbox_node"),
+    let forbidden = FORBIDDEN_TO_WRITERS.map(|sql| ("shop_write", sql));
+    for (role, sql) in forbidden.into_iter().chain([
         (
             "shop_deliver",
             "INSERT INTO shop.outbox_event (event_id, event_type, payload) VALUES ('i', 't', '{}')",
@@ -352,7 +140,7 @@ async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
             "shop_work",
             "INSERT INTO shop.outbox_audit (at, actor, action, target) VALUES (now(), 'a', 'b', 'c')",
         ),
-    ] {
+    ]) {
         let refused = site.plain(role, sql).await.unwrap_err();
         assert!(
             refused.contains("permission denied") || refused.contains("must be owner"),
@@ -387,8 +175,8 @@ async fn a_plain_writer_needs_to_insert_and_to_draw_a_number() {
 #[tokio::test]
 async fn a_relay_whose_admin_changes_groups_needs_what_people_have() {
     let Some(site) = Site::new("grants").await else { return };
-    let rows = write(&site.store("shop_write")).await.unwrap();
-    deliver(&site.store("shop_operate"), &rows).await.unwrap();
+    let rows = write_native(&site.store("shop_write")).await.unwrap();
+    deliver_native(&site.store("shop_operate"), random_node(), &rows).await.unwrap();
     for action in [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip] {
         let by = "admin".to_owned();
         let change = GroupChange { group: GroupKey::new("z"), action, by, reason: None, now: None };
@@ -406,15 +194,15 @@ async fn a_relay_whose_admin_changes_groups_needs_what_people_have() {
 #[tokio::test]
 async fn no_grant_of_the_guide_is_too_much() {
     let Some(site) = Site::new("grants").await else { return };
-    let grants = grants(GRANTS);
+    let grants = grants_of(GUIDE, GRANTS);
     assert!(grants.len() > 20, "{grants:?}");
     for [privilege, thing, role] in grants {
-        let rows = write(&site.store("shop_write")).await.unwrap();
+        let rows = write_native(&site.store("shop_write")).await.unwrap();
         site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
         let answer = match role.as_str() {
-            "shop_write" => write(&site.store(&role)).await.map(drop),
-            "shop_deliver" => deliver(&site.store(&role), &rows).await,
-            "shop_work" => work(&site.store(&role)).await,
+            "shop_write" => write_native(&site.store(&role)).await.map(drop),
+            "shop_deliver" => deliver_native(&site.store(&role), random_node(), &rows).await,
+            "shop_work" => work_queue(&site.store(&role)).await,
             _ => operate(&site.store(&role)).await,
         };
         site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;
@@ -434,7 +222,7 @@ async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
     fill_items(&site.items("shop_migrate")).await.unwrap();
     relay_items(&site.items("shop_relay"), random_node()).await.unwrap();
     operate_items(&site.items("shop_operate")).await.unwrap();
-    for [privilege, thing, role] in grants(ITEM_GRANTS) {
+    for [privilege, thing, role] in grants_of(GUIDE, ITEM_GRANTS) {
         site.run("DELETE FROM shop.outbox_events; DELETE FROM shop.outbox_events_group").await;
         site.run("DELETE FROM shop.outbox_events_node; DELETE FROM shop.outbox_events_slot WHERE slot > 0")
             .await;
@@ -460,7 +248,7 @@ async fn each_right_of_a_node_is_missed_and_granted_as_printed() {
     let lacking = store.lacking().await.unwrap();
     assert_eq!((lacking.deliver.len(), lacking.purge.len()), (0, 0), "{lacking:?}");
     let things = ["SEQUENCE shop.outbox_event_seq", "shop.outbox_event", "shop.outbox_group"];
-    for [privilege, thing, role] in grants(GRANTS) {
+    for [privilege, thing, role] in grants_of(GUIDE, GRANTS) {
         if role != "shop_deliver" || !things.contains(&thing.as_str()) {
             continue;
         }
@@ -482,7 +270,7 @@ async fn each_right_of_a_node_is_missed_and_granted_as_printed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_the_right_to_delete_keeps_what_is_done() {
     let Some(site) = Site::new("grants").await else { return };
-    let rows = write(&site.store("shop_write")).await.unwrap();
+    let rows = write_native(&site.store("shop_write")).await.unwrap();
     site.run("REVOKE DELETE ON shop.outbox_event FROM shop_deliver").await;
     let store = site.store("shop_deliver");
     let settings = EngineSettings { on_done: OnDone::Delete, ..EngineSettings::default() };

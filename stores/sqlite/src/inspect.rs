@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
-use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, Select, Shown, Stats, TypeCount};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
@@ -66,10 +66,7 @@ pub(crate) fn list<K: Kind>(
     sql: &Sql,
     request: &List,
 ) -> Result<Vec<Record>, DriverError> {
-    let statement = match request.order {
-        PageOrder::OldestFirst => &sql.list,
-        PageOrder::NewestFirst => &sql.list_newest,
-    };
+    let statement = request.order.either(&sql.list, &sql.list_newest);
     let after = K::page_after(request);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let whole = request.contents == Contents::Whole;

@@ -6,23 +6,20 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use pillarbox::model::{
-    Continuation, Counted, Event, EventId, FailedSteps, Headers, JoinId, JoinMember, JoinRecord, JoinStatus,
-    JoinWait, NewRow, Placement, Status, StepState,
+    Counted, EventId, FailedSteps, JoinId, JoinRecord, JoinStatus, JoinWait, Status, StepState,
 };
 use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture};
-use rusqlite::{Connection, OptionalExtension, params};
+use pillarbox::rules::{join_refusal, new_steps, report_refusal};
+use pillarbox_store_kit::{Refused, read_join, read_member};
+use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use crate::error::DriverError;
 use crate::insert::insert_row;
 use crate::job::Durability;
+use crate::row::Values;
 use crate::sql::Sql;
 use crate::store::SqliteStore;
-use crate::time::{now, timestamp};
-
-/// The columns of every read of joins, in the order that [`read_join`] expects.
-pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
-    failed_steps, status, metadata, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, \
-    on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
+use crate::time::now;
 
 impl Joins for SqliteStore {
     fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
@@ -58,21 +55,19 @@ struct Changing<'a> {
 
 impl Changing<'_> {
     fn apply(&self, action: &JoinAction) -> Result<JoinChanged, DriverError> {
-        if let JoinAction::Start { grouping_key, expected, metadata } = action {
-            return self.start(grouping_key.as_deref(), *expected, metadata.as_deref());
+        let join = find_join(self.connection, self.sql, self.id)?;
+        if let Some(refused) = join_refusal(join.as_ref(), action) {
+            return Ok(refused);
         }
-        let Some(join) = find_join(self.connection, self.sql, self.id)? else {
-            return Ok(JoinChanged::NoSuchJoin);
-        };
-        match action {
-            JoinAction::Report { message, state } => self.report(message, *state),
-            JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => Ok(JoinChanged::Unchanged),
-            JoinAction::Attach { messages } => self.attach(&join, messages),
-            _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
-            JoinAction::Wait(_) if join.wait.is_some() => Ok(JoinChanged::AlreadyWaiting),
-            JoinAction::Wait(wait) => self.wait(wait),
-            JoinAction::Cancel { by } => self.cancel(by),
-            JoinAction::Start { .. } => Ok(JoinChanged::Unchanged),
+        match (action, join) {
+            (JoinAction::Start { grouping_key, expected, metadata }, _) => {
+                self.start(grouping_key.as_deref(), *expected, metadata.as_deref())
+            }
+            (_, None) => Ok(JoinChanged::NoSuchJoin),
+            (JoinAction::Attach { messages }, Some(join)) => self.attach(&join, messages),
+            (JoinAction::Report { message, state }, _) => self.report(message, *state),
+            (JoinAction::Wait(wait), _) => self.wait(wait),
+            (JoinAction::Cancel { by }, Some(join)) => self.cancel(join, by),
         }
     }
 
@@ -82,72 +77,52 @@ impl Changing<'_> {
         expected: u32,
         metadata: Option<&str>,
     ) -> Result<JoinChanged, DriverError> {
-        let started = self.connection.prepare_cached(&self.sql.join_start)?.execute(params![
-            self.id.as_str(),
-            grouping_key,
-            expected,
-            metadata,
-            self.now.as_microsecond(),
-        ])?;
-        Ok(if started > 0 { JoinChanged::Changed } else { JoinChanged::Unchanged })
+        let start = params![self.id.as_str(), grouping_key, expected, metadata, self.now.as_microsecond()];
+        self.connection.prepare_cached(&self.sql.join_start)?.execute(start)?;
+        Ok(JoinChanged::Changed)
     }
 
     fn attach(&self, join: &JoinRecord, messages: &[EventId]) -> Result<JoinChanged, DriverError> {
-        let mut fresh = BTreeMap::new();
+        let mut fresh = Vec::new();
         for message in messages {
-            if self.member(message)?.is_some() {
-                continue;
+            if self.member(message)?.is_none() {
+                fresh.push((message, self.step(message)?));
             }
-            if join.status != JoinStatus::Pending {
-                return Ok(JoinChanged::Ended(join.status));
-            }
-            match self.step(message)? {
-                Some(state) => fresh.insert(message, state),
-                None => return Ok(JoinChanged::NoSuchMessage(message.clone())),
-            };
         }
-        if fresh.is_empty() {
-            return Ok(JoinChanged::Unchanged);
-        }
-        if join.attached as usize + fresh.len() > join.expected as usize {
-            return Ok(JoinChanged::Full { expected: join.expected });
-        }
-        let mut ended = Ended::default();
-        for (message, state) in fresh {
+        let steps = match new_steps(join, fresh) {
+            Ok(steps) => steps,
+            Err(refused) => return Ok(refused),
+        };
+        for (message, state) in &steps {
             let member = params![self.id.as_str(), message.as_str(), state.code(), self.now.as_microsecond()];
             self.connection.prepare_cached(&self.sql.member_add)?.execute(member)?;
             self.connection.prepare_cached(&self.sql.step_mark)?.execute([message.as_str()])?;
-            let counted = ended.of(self.id);
-            counted.attached += 1;
-            counted.add(state);
         }
+        let mut ended = Ended::default();
+        *ended.of(self.id) = Counted::attaching(steps.into_values());
         self.end(ended)
     }
 
     fn report(&self, message: &EventId, state: StepState) -> Result<JoinChanged, DriverError> {
-        match self.member(message)? {
-            None => Ok(JoinChanged::NotAMember),
-            Some(StepState::Pending) if state != StepState::Pending => {
-                let report = params![self.id.as_str(), message.as_str(), state.code()];
-                self.connection.prepare_cached(&self.sql.member_report)?.execute(report)?;
-                let mut ended = Ended::default();
-                ended.of(self.id).add(state);
-                self.end(ended)
-            }
-            Some(_) => Ok(JoinChanged::Unchanged),
+        if let Some(refused) = report_refusal(self.member(message)?, state) {
+            return Ok(refused);
         }
+        let report = params![self.id.as_str(), message.as_str(), state.code()];
+        self.connection.prepare_cached(&self.sql.member_report)?.execute(report)?;
+        let mut ended = Ended::default();
+        ended.of(self.id).add(state);
+        self.end(ended)
     }
 
     fn wait(&self, wait: &JoinWait) -> Result<JoinChanged, DriverError> {
-        let topic = |message: &Option<Continuation>| message.as_ref().map(|one| one.topic.clone());
-        let payload = |message: &Option<Continuation>| message.as_ref().map(|one| one.payload.clone());
+        let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
         self.connection.prepare_cached(&self.sql.join_wait)?.execute(params![
             self.id.as_str(),
             wait.failed_steps == FailedSteps::Fail,
-            topic(&wait.on_complete),
-            payload(&wait.on_complete),
-            topic(&wait.on_fail),
-            payload(&wait.on_fail),
+            complete.map(|next| &next.topic),
+            complete.map(|next| &next.payload),
+            fail.map(|next| &next.topic),
+            fail.map(|next| &next.payload),
             wait.message.as_str(),
             wait.headers,
             self.now.as_microsecond(),
@@ -156,10 +131,10 @@ impl Changing<'_> {
         Ok(JoinChanged::Changed)
     }
 
-    fn cancel(&self, by: &str) -> Result<JoinChanged, DriverError> {
-        let now_us = self.now.as_microsecond();
-        end_join(self.connection, self.sql, self.id, JoinStatus::Cancelled, None, now_us)?;
-        let audit = params![now_us, by, "cancel join", self.id.as_str()];
+    fn cancel(&self, join: JoinRecord, by: &str) -> Result<JoinChanged, DriverError> {
+        let cancelled = JoinRecord { status: JoinStatus::Cancelled, ..join };
+        end_join(self.connection, self.sql, &cancelled, self.now)?;
+        let audit = params![self.now.as_microsecond(), by, "cancel join", self.id.as_str()];
         self.connection.prepare_cached(&self.sql.audit)?.execute(audit)?;
         Ok(JoinChanged::Changed)
     }
@@ -225,49 +200,31 @@ impl Ended {
     }
 }
 
-/// Ends a join whose last step has ended and for which somebody waits, and enqueues its continuation.
+/// Ends a join whose last step has ended and for which somebody waits, and enqueues its continuation, unless
+/// it was enqueued before.
 fn fire(connection: &Connection, sql: &Sql, id: &JoinId, now: Timestamp) -> Result<(), DriverError> {
-    let Some(join) = find_join(connection, sql, id)? else { return Ok(()) };
-    let Some(status) = join.verdict().filter(|_| join.status == JoinStatus::Pending) else { return Ok(()) };
-    let Some(JoinWait { on_complete, on_fail, message, headers, .. }) = join.wait else { return Ok(()) };
-    let continuation = if status == JoinStatus::Completed { on_complete } else { on_fail };
-    let fired = continuation.as_ref().map(|_| &message);
-    end_join(connection, sql, id, status, fired, now.as_microsecond())?;
-    match continuation {
-        Some(continuation) => enqueue(connection, sql, message, continuation, headers.as_deref(), now),
-        None => Ok(()),
+    let Some(mut join) = find_join(connection, sql, id)? else { return Ok(()) };
+    if !join.end() {
+        return Ok(());
     }
+    end_join(connection, sql, &join, now)?;
+    if let Some(row) = join.continuation(now)
+        && !connection.prepare_cached(&sql.locate)?.exists([row.event.id().as_str()])?
+    {
+        insert_row(connection, sql, &row, now)?;
+    }
+    Ok(())
 }
 
 fn end_join(
     connection: &Connection,
     sql: &Sql,
-    id: &JoinId,
-    status: JoinStatus,
-    fired: Option<&EventId>,
-    now_us: i64,
-) -> Result<(), DriverError> {
-    let end = params![id.as_str(), status.code(), fired.map(EventId::as_str), now_us];
-    connection.prepare_cached(&sql.join_end)?.execute(end)?;
-    Ok(())
-}
-
-/// Enqueues the continuation of a join, unless it was enqueued before.
-fn enqueue(
-    connection: &Connection,
-    sql: &Sql,
-    message: EventId,
-    continuation: Continuation,
-    headers: Option<&str>,
+    join: &JoinRecord,
     now: Timestamp,
 ) -> Result<(), DriverError> {
-    if connection.prepare_cached(&sql.locate)?.exists([message.as_str()])? {
-        return Ok(());
-    }
-    let headers = Headers::from_stored(headers).unwrap_or_default();
-    let event = Event::text(continuation.topic, continuation.payload).headers(headers).occurred_at(now);
-    let row = NewRow { event: event.build_from_row(message), placement: Placement::Queue };
-    insert_row(connection, sql, &row, now)?;
+    let fired = join.fired.as_ref().map(EventId::as_str);
+    let end = params![join.id.as_str(), join.status.code(), fired, now.as_microsecond()];
+    connection.prepare_cached(&sql.join_end)?.execute(end)?;
     Ok(())
 }
 
@@ -298,16 +255,7 @@ fn show_join(
 ) -> Result<Option<JoinShown>, DriverError> {
     let Some(join) = find_join(connection, sql, id)? else { return Ok(None) };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let members = connection
-        .prepare_cached(&sql.members)?
-        .query_map(params![id.as_str(), limit], |row| {
-            Ok(JoinMember {
-                message: EventId::from_row(row.get::<_, String>(0)?),
-                state: StepState::from_code(row.get(1)?),
-                attached_at: timestamp(row.get(2)?),
-            })
-        })?
-        .collect::<Result<_, _>>()?;
+    let members = read_rows(connection, &sql.members, params![id.as_str(), limit], |row| read_member(row))?;
     Ok(Some(JoinShown { join, members }))
 }
 
@@ -318,53 +266,29 @@ fn list_joins(
 ) -> Result<Vec<JoinRecord>, DriverError> {
     let status = request.status.map(JoinStatus::code);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
-    let joins = match &request.grouping_key {
-        Some(key) => connection
-            .prepare_cached(&sql.joins_grouped)?
-            .query_map(params![status, limit, key], read_join)?
-            .collect::<Result<_, _>>()?,
-        None => connection
-            .prepare_cached(&sql.joins)?
-            .query_map(params![status, limit], read_join)?
-            .collect::<Result<_, _>>()?,
-    };
-    Ok(joins)
+    match &request.grouping_key {
+        Some(key) => {
+            read_rows(connection, &sql.joins_grouped, params![status, limit, key], |row| read_join(row))
+        }
+        None => read_rows(connection, &sql.joins, params![status, limit], |row| read_join(row)),
+    }
 }
 
 fn find_join(connection: &Connection, sql: &Sql, id: &JoinId) -> Result<Option<JoinRecord>, DriverError> {
-    Ok(connection.prepare_cached(&sql.join_show)?.query_row([id.as_str()], read_join).optional()?)
+    Ok(read_rows(connection, &sql.join_show, [id.as_str()], |row| read_join(row))?.pop())
 }
 
-fn read_join(row: &rusqlite::Row<'_>) -> rusqlite::Result<JoinRecord> {
-    Ok(JoinRecord {
-        id: JoinId::from_row(row.get::<_, String>(0)?),
-        grouping_key: row.get(1)?,
-        expected: row.get(2)?,
-        attached: row.get(3)?,
-        completed: row.get(4)?,
-        failed: row.get(5)?,
-        status: JoinStatus::from_code(row.get(6)?),
-        metadata: row.get(7)?,
-        fired: row.get::<_, Option<String>>(8)?.map(EventId::from_row),
-        created_at: timestamp(row.get(9)?),
-        updated_at: timestamp(row.get(10)?),
-        wait: read_wait(row)?,
-    })
-}
-
-/// What happens when the join ends, if that was set.
-fn read_wait(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<JoinWait>> {
-    let Some(message) = row.get::<_, Option<String>>(16)? else { return Ok(None) };
-    let continuation = |topic: usize| -> rusqlite::Result<_> {
-        let (topic, payload): (Option<String>, Option<String>) = (row.get(topic)?, row.get(topic + 1)?);
-        Ok(topic.map(|topic| Continuation { topic, payload: payload.unwrap_or_default() }))
-    };
-    let ignores = row.get::<_, Option<bool>>(11)? == Some(false);
-    Ok(Some(JoinWait {
-        failed_steps: if ignores { FailedSteps::Ignore } else { FailedSteps::Fail },
-        on_complete: continuation(12)?,
-        on_fail: continuation(14)?,
-        message: EventId::from_row(message),
-        headers: row.get(17)?,
-    }))
+fn read_rows<T>(
+    connection: &Connection,
+    statement: &str,
+    params: impl Params,
+    read: fn(&Values<'_>) -> Result<T, Refused>,
+) -> Result<Vec<T>, DriverError> {
+    let mut statement = connection.prepare_cached(statement)?;
+    let mut rows = statement.query(params)?;
+    let mut read_rows = Vec::new();
+    while let Some(row) = rows.next()? {
+        read_rows.push(read(&Values(row))?);
+    }
+    Ok(read_rows)
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::model::{Column, Lane, Malformed, NewRow, Record, RowDecoder, Written};
 use pillarbox::port::{
-    ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, PageOrder, Settle, Settled, TableKind,
+    ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, Settle, Settled, TableKind,
 };
 use rusqlite::Connection;
 use rusqlite::types::{Value, ValueRef};
@@ -93,11 +93,7 @@ impl Kind for Native {
     }
 
     fn page_after(page: &List) -> Value {
-        let bound = match page.order {
-            PageOrder::OldestFirst => i64::MIN,
-            PageOrder::NewestFirst => i64::MAX,
-        };
-        Value::Integer(page.after.map_or(bound, |seq| seq.0))
+        Value::Integer(page.start())
     }
 
     fn tables(sql: &Sql) -> String {

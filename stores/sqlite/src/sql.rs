@@ -5,12 +5,15 @@ use std::sync::Arc;
 use pillarbox::model::{
     COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
 };
-use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
+use pillarbox_store_kit::{
+    EVENT_INDEXES, JOIN_COLUMNS, Replacements, Selecting, TABLES, selected, statements,
+};
 use rusqlite::Connection;
 
+use crate::flowcatalyst;
 use crate::migrate::MIGRATIONS;
 use crate::row::{ID_IN_HEX, LEFT_OUT};
-use crate::{flowcatalyst, joins, oversized};
+use crate::{flowcatalyst, oversized};
 
 /// The condition that all selections of operators share, with parameters 1 to 6.
 const MATCHES: &str = "(?2 >> {state}) & 1 AND (?3 IS NULL OR event_type = ?3) \
@@ -81,35 +84,22 @@ impl Names {
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
             ("{text_params}", NewColumns::text_list(|_, _| "?".to_owned())),
-            ("{join_columns}", joins::COLUMNS.to_owned()),
+            ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{id_in_hex}", ID_IN_HEX.to_owned()),
         ]);
         names.replacements = Replacements::new(all);
-        let indexes = [
-            ("{event_pending}", "pending"),
-            ("{event_message}", "message"),
-            ("{event_ended}", "ended"),
-            ("{event_delayed}", "delayed"),
-            ("{event_queue}", "queue"),
-            ("{event_topic}", "topic"),
-            ("{event_number}", "number"),
-        ];
-        names.replacements.add_each(&indexes, |index| format!("\"{event}_{index}\""));
-        let beside = [
-            ("{node}", "node"),
-            ("{slot}", "slot"),
-            ("{group}", "group"),
-            ("{attempt}", "attempt"),
-            ("{audit}", "audit"),
-            ("{meta}", "meta"),
-            ("{join}", "join"),
+        for indexes in [&EVENT_INDEXES[..], &[("{event_number}", "number")]] {
+            names.replacements.add_each(indexes, |index| format!("\"{event}_{index}\""));
+        }
+        let join_indexes = [
             ("{join_grouping}", "join_grouping"),
             ("{join_created}", "join_created"),
             ("{join_ended}", "join_ended"),
-            ("{join_member}", "join_member"),
             ("{join_member_event}", "join_member_event"),
         ];
-        names.replacements.add_each(&beside, |table| format!("\"{family}_{table}\""));
+        for beside in [&TABLES[..], &join_indexes] {
+            names.replacements.add_each(beside, |name| format!("\"{family}_{name}\""));
+        }
         names
     }
 
@@ -180,8 +170,7 @@ statements! {
         without_oversized: Option<Arc<Sql>> = names.without_oversized().map(|names| Arc::new(Sql::new(&names))),
     }
     one statement -> String {
-        insert: written;
-        fetch: fetch_slots, fetch_group, fetch_due, sequence, later_due, promotable, sequence_draw, renumber;
+        rows: written, fetch_slots, fetch_group, fetch_due, sequence, later_due, promotable, sequence_draw, renumber;
         claim: claim_queue, claim_topic, claim_row, claim, due_topics, extend, reap;
         settle: node_here, reused, delay, joined, joins_here, remember, forget;
         membership: nodes, node_register, node_renew, node_expired, node_delete, node_publish, slot_take, slot_release, slot_drop,
@@ -196,8 +185,7 @@ statements! {
         items: lacking, item, leads, group_first, group_next, take, mark_taken, recover;
     }
     each statement -> String {
-        insert: insert;
-        fetch: next_due;
+        rows: insert, next_due;
         settle: done, done_delete, retry, dead, set_aside, attempt, waits, release, remembers;
         membership: slots, slot_trust, slots_evict, slots_sweep, first_pending;
         operate: locate, revive, restore, discard, clear, cancellable, purge, purge_any;

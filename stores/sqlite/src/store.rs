@@ -1,6 +1,5 @@
 //! The store handle: implements the ports over the writer thread and the reader threads.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +11,7 @@ use pillarbox::port::{
     Native, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, StoreFuture, Table,
     Wakeups, Write,
 };
+use pillarbox_store_kit::handle;
 use tokio::sync::oneshot;
 
 use crate::config::{Access, SqliteStoreBuilder};
@@ -170,17 +170,7 @@ impl<K> SqliteTable<K> {
     }
 }
 
-impl<K> Clone for SqliteTable<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), PhantomData)
-    }
-}
-
-impl<K> fmt::Debug for SqliteTable<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SqliteTable({})", self.0.name)
-    }
-}
+handle!(SqliteTable);
 
 impl<K: Kind> Table for SqliteTable<K> {
     fn facts(&self) -> &Facts {

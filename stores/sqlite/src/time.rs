@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+pub(crate) use pillarbox_store_kit::from_micros as timestamp;
 
 /// The given time, which tests set, or else the machine's clock, which all processes on one file share.
 pub(crate) fn now(given: Option<Timestamp>) -> Timestamp {
@@ -29,10 +30,4 @@ pub(crate) fn old_enough(now: Timestamp, skip_recent: Duration) -> i64 {
 /// The time from `now` until `then_us`; zero if that has passed.
 pub(crate) fn until(now: Timestamp, then_us: i64) -> Duration {
     u64::try_from(then_us.saturating_sub(now.as_microsecond())).map(Duration::from_micros).unwrap_or_default()
-}
-
-/// A stored time; values out of range become the first or the last possible time.
-pub(crate) fn timestamp(us: i64) -> Timestamp {
-    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_microsecond(us).unwrap_or(end)
 }

@@ -37,7 +37,7 @@ Examples:
   pillarbox dead replay --type order.placed --dry-run
   pillarbox dead replay --all --yes
 
-Many are replayed in transactions of 500; what dies again meanwhile stays dead.")]
+Events are replayed in transactions of 500; an event that goes dead again during the run stays dead.")]
     Replay(Change),
     /// Delete dead events; a group that one of them blocks continues with its next event
     #[command(after_help = "Example:\n  pillarbox dead discard --type order.test --yes")]
@@ -213,7 +213,7 @@ impl Change {
         }
         let events = counted(named - changed, "event");
         Err(CommandError::not_found(format!(
-            "{events} of those named had been replayed or discarded by another"
+            "{events} of those named were replayed or discarded by another process"
         )))
     }
 

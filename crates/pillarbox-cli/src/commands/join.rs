@@ -33,21 +33,21 @@ Starting one that already exists changes nothing.")]
 Example:
   pillarbox join attach import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR
 
-`queue enqueue --join` does it for a new message. One that has ended already counts at once.")]
+`queue enqueue --join` attaches a new message. A message that has ended already counts at once.")]
     Attach(Attach),
     /// Report the end of a step by hand
     #[command(after_help = "\
 Example:
   pillarbox join report import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR --completed
 
-Messages that end in the queue tell it themselves: this is for those that end elsewhere.")]
+Messages in the queue report their end themselves; this is for steps that end elsewhere.")]
     Report(Report),
     /// Set what is enqueued when the last step has ended; does not block
     #[command(after_help = "\
 Example:
   pillarbox join wait import-7 --on-complete-topic transform --on-complete-payload '{\"import\":7}' --on-fail-topic alarm
 
-Once for each join. Where the end has come already, it is enqueued now.")]
+Once per join. If the last step has ended already, the message is enqueued at once.")]
     Wait(Wait),
     /// Cancel a join: nothing is enqueued when its steps end
     #[command(after_help = "Example:\n  pillarbox join cancel import-7")]

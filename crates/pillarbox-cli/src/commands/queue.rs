@@ -34,7 +34,7 @@ Examples:
   pillarbox queue claim --owner $owner --topic mail.send --topic mail.retry --wait 20s
 
 They are this owner's alone until the lease ends, by the database's clock. Each is then settled by its ITEM, ID@TOKEN.
-A message that has expired ends as dead and is not printed. No messages is no failure.")]
+An expired message goes dead and is not printed. An empty result is not an error.")]
     Claim(Claim),
     /// Settle claimed messages as done
     #[command(after_help = settle::after_help!("ack", ""))]

@@ -15,10 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use pillarbox::engine::{OnDead, Ungrouped};
+use pillarbox::engine::EngineSettings;
 use pillarbox::model::{Layout, TableName};
-use pillarbox::port::OnDone;
-use pillarbox::rules::Lease;
+use pillarbox::rules::Exponential;
 use pillarbox_admin::AdminTokens;
 use pillarbox_sinks::{Secret, SinkOptions};
 use serde::Deserialize;
@@ -110,42 +109,14 @@ pub struct SourceConfig {
     pub dispatch_jobs_table: Option<TableName>,
     /// Whether tables are created and upgraded at startup.
     pub migrate: bool,
-    /// Poll interval.
-    pub poll_interval: Duration,
-    /// Maximum rows per read.
-    pub poll_batch_size: usize,
-    /// Maximum rows in memory.
-    pub global_buffer_size: usize,
-    /// Maximum bytes in memory.
-    pub buffer_bytes: usize,
-    /// Rows with more bytes go dead without being loaded.
-    pub max_row_bytes: usize,
-    /// After this time in PROCESSING, a row of the flowcatalyst layout goes back to PENDING.
-    pub processing_timeout: Duration,
-    /// How long a crashed relay keeps its share of the work.
-    pub lease: Lease,
-    /// Maximum groups delivered at once.
-    pub max_concurrent_groups: usize,
-    /// Maximum events of one group in a batch.
-    pub api_batch_size: usize,
-    /// Retries before an event goes dead.
-    pub max_retries: u32,
-    /// Delay before the first retry.
-    pub retry_min: Duration,
-    /// Maximum delay before a retry.
-    pub retry_max: Duration,
-    /// What a group does when one of its events goes dead.
-    pub on_dead: OnDead,
-    /// What happens to delivered rows.
-    pub on_done: OnDone,
-    /// What happens to items without a group.
-    pub ungrouped: Ungrouped,
+    /// Settings of the engine of each table. A sink or a layout may demand others.
+    pub engine: EngineSettings,
+    /// Backoff between attempts.
+    pub retry: Exponential,
     /// How long delivered rows are kept; none: the default of the layout.
     pub retention_done: Option<Retention>,
     /// How long dead rows are kept; none: the default of the layout.
     pub retention_dead: Option<Retention>,
-    /// How long shutdown keeps delivering buffered rows.
-    pub drain: Duration,
     /// The sink that events are delivered to.
     pub sink: SinkConfig,
     /// The keys with their values for display, with secrets hidden.

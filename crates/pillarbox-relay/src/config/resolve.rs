@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pillarbox::engine::EngineSettings;
 use pillarbox::hosts::is_loopback;
 use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Layout, TableName};
-use pillarbox::port::OnDone;
-use pillarbox::rules::Lease;
+use pillarbox::port::{OnDone, Order};
+use pillarbox::rules::{Exponential, Lease};
 use pillarbox_admin::{AccessTokens, AdminTokens};
 use pillarbox_sinks::{Egress, Secret, SinkOptions, TokenSource};
 use pillarbox_stores::{kind_of, supported};
@@ -51,8 +52,8 @@ impl<'a> Resolver<'a> {
             self.check_items([events_table.as_ref(), dispatch_jobs_table.as_ref()]);
         }
         let sink = self.sink();
-        let (retry_min, retry_max) = (set(self.keys.retry_min).0, set(self.keys.retry_max).0);
-        if retry_min > retry_max {
+        let retry = Exponential { base: set(self.keys.retry_min).0, max: set(self.keys.retry_max).0 };
+        if retry.base > retry.max {
             self.wrong("retry-max", "it is shorter than retry-min");
         }
         let keys = self.keys;
@@ -67,24 +68,27 @@ impl<'a> Resolver<'a> {
             events_table,
             dispatch_jobs_table,
             migrate: set(keys.migrate),
-            poll_interval: set(keys.poll_interval).0,
-            poll_batch_size: count(keys.poll_batch_size),
-            global_buffer_size: count(keys.global_buffer_size),
-            buffer_bytes: count(keys.buffer_bytes),
-            max_row_bytes: count(keys.max_row_bytes),
-            processing_timeout: Duration::from_secs(set(keys.processing_timeout_seconds)),
-            lease: Lease::new(set(keys.lease).0).unwrap_or_default(),
-            max_concurrent_groups: count(keys.max_concurrent_groups),
-            api_batch_size: count(keys.api_batch_size),
-            max_retries: u32::try_from(set(keys.max_retries)).unwrap_or(u32::MAX - 1),
-            retry_min,
-            retry_max,
-            on_dead: set(keys.on_dead),
-            on_done: set(keys.on_done),
-            ungrouped: set(keys.ungrouped),
+            engine: EngineSettings {
+                order: Order::PerGroup,
+                ungrouped: set(keys.ungrouped),
+                on_dead: set(keys.on_dead),
+                workers: count(keys.max_concurrent_groups),
+                batch: count(keys.api_batch_size),
+                cold_rows: count(keys.global_buffer_size),
+                buffer_bytes: count(keys.buffer_bytes),
+                row_bytes: count(keys.max_row_bytes),
+                fetch_rows: count(keys.poll_batch_size),
+                max_attempts: u32::try_from(set(keys.max_retries)).unwrap_or(u32::MAX).saturating_add(1),
+                on_done: set(keys.on_done),
+                lease: Lease::new(set(keys.lease).0).unwrap_or_default(),
+                poll_interval: set(keys.poll_interval).0,
+                processing_timeout: Duration::from_secs(set(keys.processing_timeout_seconds)),
+                drain: set(keys.drain).0,
+                ..EngineSettings::default()
+            },
+            retry,
             retention_done: keys.retention_done,
             retention_dead: keys.retention_dead,
-            drain: set(keys.drain).0,
             sink,
         }
     }
@@ -139,7 +143,7 @@ impl<'a> Resolver<'a> {
     pub(super) fn otlp(&mut self) -> Option<OtlpConfig> {
         let headers = self.keys.otlp_headers.clone().unwrap_or_default().0;
         for (name, _) in headers.iter().filter(|(name, value)| !is_header(name, value.reveal())) {
-            self.wrong("otlp-headers", format!("`{}` is no header that can be sent", name.escape_debug()));
+            self.wrong("otlp-headers", format!("`{}` is not a header that can be sent", name.escape_debug()));
         }
         let given = self.keys.otlp_endpoint.clone().filter(|url| !url.reveal().is_empty())?;
         let base = given.reveal().trim_end_matches('/');

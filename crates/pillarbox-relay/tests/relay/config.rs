@@ -62,19 +62,22 @@ fn every_key_of_the_seed_has_its_name_and_default() {
     }
     let source = source(NEEDED);
     assert!(source.enabled);
-    assert_eq!(source.poll_interval, Duration::from_secs(1));
-    assert_eq!((source.poll_batch_size, source.api_batch_size), (500, 100));
-    assert_eq!((source.max_concurrent_groups, source.global_buffer_size), (10, 1_000));
+    assert_eq!(source.engine.poll_interval, Duration::from_secs(1));
+    assert_eq!((source.engine.fetch_rows, source.engine.batch), (500, 100));
+    assert_eq!((source.engine.workers, source.engine.cold_rows), (10, 1_000));
     assert_eq!(source.events_table.unwrap().as_str(), "outbox_events");
     assert_eq!(source.dispatch_jobs_table.unwrap().as_str(), "outbox_dispatch_jobs");
-    assert_eq!((source.max_retries, source.processing_timeout), (3, Duration::from_secs(300)));
-    assert_eq!((source.on_dead, source.on_done), (OnDead::Skip, OnDone::Keep));
-    assert_eq!((source.ungrouped, source.sink.kind), (Ungrouped::Default, SinkKind::Api));
+    assert_eq!(
+        (source.engine.max_attempts - 1, source.engine.processing_timeout),
+        (3, Duration::from_secs(300))
+    );
+    assert_eq!((source.engine.on_dead, source.engine.on_done), (OnDead::Skip, OnDone::Keep));
+    assert_eq!((source.engine.ungrouped, source.sink.kind), (Ungrouped::Default, SinkKind::Api));
     assert_eq!(
         (source.sink.options.connect_timeout, source.sink.options.timeout),
         (Duration::from_secs(10), Duration::from_secs(30))
     );
-    assert_eq!((source.retry_min, source.retry_max), (Duration::from_secs(1), Duration::from_secs(60)));
+    assert_eq!((source.retry.base, source.retry.max), (Duration::from_secs(1), Duration::from_secs(60)));
 }
 
 /// PBX-021
@@ -105,8 +108,8 @@ fn the_seeds_file_loads_with_its_prefix() {
         dispatch-jobs-table = 'd'\napi-base-url = 'https://api.example.com'\napi-token = 't'\nmax-retries = 5\n\
         processing-timeout-seconds = 60\nmongo-database = 'shop'\ndatabase-url = 'mongodb://me:pw@h1,h2/?tls=true'";
     let source = source(text);
-    assert_eq!(source.poll_interval, Duration::from_secs(2));
-    assert_eq!((source.poll_batch_size, source.api_batch_size, source.max_retries), (50, 7, 5));
+    assert_eq!(source.engine.poll_interval, Duration::from_secs(2));
+    assert_eq!((source.engine.fetch_rows, source.engine.batch, source.engine.max_attempts), (50, 7, 6));
     assert_eq!(source.layout, Some(Layout::Flowcatalyst));
     assert_eq!(source.database_url.reveal(), "mongodb://me:pw@h1,h2/shop?tls=true");
     assert_eq!(source.sink.options.token, Some(TokenSource::Text(Secret::new("t"))));
@@ -139,9 +142,9 @@ fn a_second_sink_is_one_problem_and_not_two() {
 fn a_flag_goes_over_a_variable_and_a_variable_over_the_file() {
     let of = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
         let text = format!("{NEEDED}poll-batch-size = 11\n");
-        RelayConfig::load(&input(&text, variables, flags)).unwrap().sources[0].poll_batch_size
+        RelayConfig::load(&input(&text, variables, flags)).unwrap().sources[0].engine.fetch_rows
     };
-    assert_eq!(source(NEEDED).poll_batch_size, 500);
+    assert_eq!(source(NEEDED).engine.fetch_rows, 500);
     assert_eq!(of(&[], &[]), 11);
     assert_eq!(of(&[("poll-batch-size", "12")], &[]), 12);
     assert_eq!(of(&[("poll-batch-size", "12")], &[("poll-batch-size", "13")]), 13);
@@ -264,8 +267,8 @@ fn sources_override_the_keys_above_them() {
     let sources: Vec<_> = config.sources.iter().collect();
     let of = |f: fn(&SourceConfig) -> String| sources.iter().map(|source| f(source)).collect::<Vec<_>>();
     assert_eq!(of(|source| source.name.clone()), ["one", "two"]);
-    assert_eq!(of(|source| source.poll_batch_size.to_string()), ["7", "8"]);
-    assert_eq!(of(|source| source.max_retries.to_string()), ["9", "9"]);
+    assert_eq!(of(|source| source.engine.fetch_rows.to_string()), ["7", "8"]);
+    assert_eq!(of(|source| (source.engine.max_attempts - 1).to_string()), ["9", "9"]);
     assert_eq!(of(|source| source.database_url.reveal().to_owned()), ["sqlite:1.db", "sqlite:2.db"]);
     assert_eq!(of(|source| format!("{:?}", source.sink.kind)), ["Api", "Url"]);
     let clash = RelayConfig::load(&input(text, &[("database-url", "sqlite:3.db")], &[])).unwrap_err();

@@ -123,7 +123,7 @@ impl Purger {
                 match run_once(&*purger, &settings).await {
                     Ok(0) => {}
                     Ok(rows) => tracing::info!(store = purger.name(), rows, "purged"),
-                    Err(error) => tracing::error!(%error, "purge failed, the schedule goes on"),
+                    Err(error) => tracing::error!(%error, "purge failed; the schedule continues"),
                 }
             }
         });

@@ -6,25 +6,15 @@ use jiff::Timestamp;
 
 use super::state::State;
 use super::stored::Stored;
-use crate::model::{
-    Continuation, Event, EventId, Headers, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, Lane,
-    NewRow, Placement, StepState,
-};
+use crate::model::{Counted, EventId, JoinId, JoinMember, JoinRecord, JoinStatus, Lane, NewRow, StepState};
 use crate::port::{JoinAction, JoinChange, JoinChanged, JoinShown, ListJoins};
+use crate::rules::{join_refusal, new_steps, report_refusal, started_join};
 
 /// The tables of joins and their members.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JoinTables {
     joins: BTreeMap<JoinId, JoinRecord>,
     members: BTreeMap<(JoinId, EventId), JoinMember>,
-}
-
-/// The continuation of an ended join, to be added to the queue.
-#[derive(Debug)]
-pub(super) struct Fired {
-    message: EventId,
-    continuation: Continuation,
-    headers: Option<String>,
 }
 
 impl JoinTables {
@@ -35,27 +25,23 @@ impl JoinTables {
         request: &JoinChange,
         now: Timestamp,
         step: impl Fn(&EventId) -> Option<StepState>,
-    ) -> (JoinChanged, Option<Fired>) {
+    ) -> (JoinChanged, Option<NewRow>) {
         let id = &request.join;
-        if let JoinAction::Start { grouping_key, expected, metadata } = &request.action {
-            return (self.start(id, grouping_key.as_ref(), *expected, metadata.as_ref(), now), None);
+        if let Some(refused) = join_refusal(self.joins.get(id), &request.action) {
+            return (refused, None);
         }
-        let Some(join) = self.joins.get(id) else {
-            return (JoinChanged::NoSuchJoin, None);
-        };
         match &request.action {
-            JoinAction::Report { message, state } => self.report(id, message, *state, now),
-            JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => {
-                (JoinChanged::Unchanged, None)
+            JoinAction::Start { .. } => {
+                self.joins.extend(started_join(request, now).map(|join| (id.clone(), join)));
+                (JoinChanged::Changed, None)
             }
             JoinAction::Attach { messages } => self.attach(id, messages, now, step),
-            _ if join.status != JoinStatus::Pending => (JoinChanged::Ended(join.status), None),
-            JoinAction::Wait(_) if join.wait.is_some() => (JoinChanged::AlreadyWaiting, None),
+            JoinAction::Report { message, state } => self.report(id, message, *state, now),
             JoinAction::Wait(wait) => {
                 self.update(id, now, |join| join.wait = Some(wait.clone()));
                 (JoinChanged::Changed, self.fire(id, now))
             }
-            JoinAction::Start { .. } | JoinAction::Cancel { .. } => {
+            JoinAction::Cancel { .. } => {
                 self.update(id, now, |join| join.status = JoinStatus::Cancelled);
                 (JoinChanged::Changed, None)
             }
@@ -76,65 +62,24 @@ impl JoinTables {
         messages.iter().filter(|message| !self.members.contains_key(&member(message))).cloned().collect()
     }
 
-    fn start(
-        &mut self,
-        id: &JoinId,
-        grouping_key: Option<&String>,
-        expected: u32,
-        metadata: Option<&String>,
-        now: Timestamp,
-    ) -> JoinChanged {
-        if self.joins.contains_key(id) {
-            return JoinChanged::Unchanged;
-        }
-        let join = JoinRecord {
-            id: id.clone(),
-            grouping_key: grouping_key.cloned(),
-            expected,
-            attached: 0,
-            completed: 0,
-            failed: 0,
-            status: JoinStatus::Pending,
-            metadata: metadata.cloned(),
-            wait: None,
-            fired: None,
-            created_at: now,
-            updated_at: now,
-        };
-        self.joins.insert(id.clone(), join);
-        JoinChanged::Changed
-    }
-
     fn attach(
         &mut self,
         id: &JoinId,
         messages: &[EventId],
         now: Timestamp,
         step: impl Fn(&EventId) -> Option<StepState>,
-    ) -> (JoinChanged, Option<Fired>) {
-        let is_member = |message: &&EventId| self.members.contains_key(&(id.clone(), (*message).clone()));
-        if messages.iter().all(|message| is_member(&message)) {
-            return (JoinChanged::Unchanged, None);
-        }
-        let JoinRecord { status, expected, .. } = self.joins[id];
-        if status != JoinStatus::Pending {
-            return (JoinChanged::Ended(status), None);
-        }
-        let mut fresh = BTreeMap::new();
-        for message in messages.iter().filter(|message| !is_member(message)) {
-            match step(message) {
-                Some(state) => fresh.insert(message.clone(), state),
-                None => return (JoinChanged::NoSuchMessage(message.clone()), None),
-            };
-        }
-        if self.joins[id].attached as usize + fresh.len() > expected as usize {
-            return (JoinChanged::Full { expected }, None);
-        }
-        for (message, state) in fresh {
+    ) -> (JoinChanged, Option<NewRow>) {
+        let is_member = |message: &EventId| self.members.contains_key(&(id.clone(), message.clone()));
+        let Some(join) = self.joins.get(id) else { return (JoinChanged::NoSuchJoin, None) };
+        let fresh = messages.iter().filter(|message| !is_member(message));
+        let steps = match new_steps(join, fresh.map(|message| (message, step(message)))) {
+            Ok(steps) => steps,
+            Err(refused) => return (refused, None),
+        };
+        self.update(id, now, |join| join.count(Counted::attaching(steps.values().copied())));
+        for (message, state) in steps {
             let member = JoinMember { message: message.clone(), state, attached_at: now };
-            self.members.insert((id.clone(), message), member);
-            self.update(id, now, |join| join.attached += 1);
-            self.count(id, state, now);
+            self.members.insert((id.clone(), message.clone()), member);
         }
         (JoinChanged::Changed, self.fire(id, now))
     }
@@ -145,14 +90,12 @@ impl JoinTables {
         message: &EventId,
         state: StepState,
         now: Timestamp,
-    ) -> (JoinChanged, Option<Fired>) {
-        let Some(member) = self.members.get_mut(&(id.clone(), message.clone())) else {
-            return (JoinChanged::NotAMember, None);
-        };
-        if member.state != StepState::Pending || state == StepState::Pending {
-            return (JoinChanged::Unchanged, None);
+    ) -> (JoinChanged, Option<NewRow>) {
+        let member = self.members.get_mut(&(id.clone(), message.clone()));
+        if let Some(refused) = report_refusal(member.as_ref().map(|member| member.state), state) {
+            return (refused, None);
         }
-        member.state = state;
+        member.into_iter().for_each(|member| member.state = state);
         self.count(id, state, now);
         (JoinChanged::Changed, self.fire(id, now))
     }
@@ -160,7 +103,7 @@ impl JoinTables {
     /// Counts ended messages in all joins of which they are pending members.
     ///
     /// Returns the continuations of joins that end by this, in the order of join ids.
-    fn ended(&mut self, messages: &[(EventId, StepState)], now: Timestamp) -> Vec<Fired> {
+    fn ended(&mut self, messages: &[(EventId, StepState)], now: Timestamp) -> Vec<NewRow> {
         let mut joins = BTreeSet::new();
         for (message, state) in messages {
             let pending = |one: &JoinMember| one.message == *message && one.state == StepState::Pending;
@@ -178,26 +121,19 @@ impl JoinTables {
     }
 
     fn count(&mut self, id: &JoinId, state: StepState, now: Timestamp) {
-        self.update(id, now, |join| match state {
-            StepState::Pending => {}
-            StepState::Completed => join.completed += 1,
-            StepState::Failed => join.failed += 1,
-        });
+        let mut counted = Counted::default();
+        counted.add(state);
+        self.update(id, now, |join| join.count(counted));
     }
 
-    /// Ends a join if its last step has ended and its continuations are set.
-    /// Returns the continuation, if any.
-    fn fire(&mut self, id: &JoinId, now: Timestamp) -> Option<Fired> {
-        let join = self.joins.get(id).filter(|join| join.status == JoinStatus::Pending)?;
-        let status = join.verdict()?;
-        let JoinWait { on_complete, on_fail, message, headers, .. } = join.wait.clone()?;
-        let continuation = if status == JoinStatus::Completed { on_complete } else { on_fail };
-        let fired = continuation.map(|continuation| Fired { message, continuation, headers });
-        self.update(id, now, |join| {
-            join.status = status;
-            join.fired = fired.as_ref().map(|fired| fired.message.clone());
-        });
-        fired
+    /// Ends a join if its last step has ended and its continuations are set. Returns the message to enqueue.
+    fn fire(&mut self, id: &JoinId, now: Timestamp) -> Option<NewRow> {
+        let join = self.joins.get_mut(id)?;
+        if !join.end() {
+            return None;
+        }
+        join.updated_at = now;
+        join.continuation(now)
     }
 
     fn update(&mut self, id: &JoinId, now: Timestamp, change: impl FnOnce(&mut JoinRecord)) {
@@ -272,17 +208,13 @@ impl State {
 
     /// Adds the continuations of ended joins to the queue. One whose id exists was
     /// added before and is skipped.
-    fn continue_with(&mut self, fired: impl IntoIterator<Item = Fired>, now: Timestamp) {
-        for Fired { message, continuation, headers } in fired {
-            if self.by_id.contains_key(&message) {
+    fn continue_with(&mut self, fired: impl IntoIterator<Item = NewRow>, now: Timestamp) {
+        for row in fired {
+            if self.by_id.contains_key(row.event.id()) {
                 continue;
             }
-            let headers = headers.and_then(|json| Headers::from_stored(Some(&json)).ok()).unwrap_or_default();
-            let event = Event::text(continuation.topic, continuation.payload);
-            let event = event.headers(headers).occurred_at(now).build_from_row(message);
-            let row = Stored::new(&NewRow { event, placement: Placement::Queue }, now);
             let seq = self.draw();
-            self.add(seq, Box::new(row));
+            self.add(seq, Box::new(Stored::new(&row, now)));
         }
     }
 }

@@ -87,6 +87,6 @@ impl State {
             oldest: first.map(|seq| self.rows[&seq].created_at),
             next_due: self.index.next_due(Timestamp::MIN),
         };
-        self.members.membership(node, share.give, groups, now).with_rows(Some(rows))
+        self.members.membership(node, share.give, groups, now).with_rows(rows)
     }
 }

@@ -183,22 +183,11 @@ impl Stored {
     /// Converts the row for inspection.
     pub(super) fn to_record(&self, seq: i64) -> Record {
         Record {
-            seq: Seq(seq),
-            id: self.id.clone(),
-            slot: self.slot(),
-            status: self.status,
-            attempts: self.attempts,
-            created_at: self.created_at,
-            available_at: self.available_at,
-            expires_at: self.expires_at,
             done_at: self.done_at,
-            last_error: self.last_error.clone(),
             processed_by: self.processed_by.clone(),
             locked_by: self.lock.as_ref().map(|lock| lock.by.to_string()),
             locked_until: self.lock.as_ref().map(|lock| lock.until),
-            token: self.token,
-            group: self.group.clone(),
-            event: self.event.clone(),
+            ..self.to_row(seq, self.token, &ByteLimits::NONE).into()
         }
     }
 }

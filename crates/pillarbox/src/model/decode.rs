@@ -105,22 +105,11 @@ impl RowDecoder {
         let read = self.row(values, WithClaim::Yes);
         let mut reading = self.reading(values);
         Record {
-            seq: read.seq,
-            id: read.id,
-            slot: read.slot,
-            status: read.status,
-            attempts: read.attempts,
-            created_at: read.created_at,
-            available_at: read.available_at,
-            expires_at: read.expires_at,
             done_at: reading.time(Column::DoneAt),
-            last_error: read.last_error,
             processed_by: reading.owned(Column::ProcessedBy),
             locked_by: reading.owned(Column::LockedBy),
             locked_until: reading.time(Column::LockedUntil),
-            token: read.token,
-            group: read.group,
-            event: read.event,
+            ..read.into()
         }
     }
 

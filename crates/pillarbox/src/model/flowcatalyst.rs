@@ -219,29 +219,12 @@ impl Item {
     /// Converts the item to a record for operators. An ended item has no token, because its time is the time
     /// of its end.
     #[must_use]
-    pub fn into_record(mut self) -> Record {
-        let last_error = self.error_message.take();
+    pub fn into_record(self) -> Record {
         let ended = !matches!(self.status.as_deref(), Some(PENDING | PROCESSING));
         let done_at = self.processed_at.filter(|_| ended);
         let row = self.into_row();
-        Record {
-            seq: row.seq,
-            id: row.id,
-            slot: row.slot,
-            status: row.status,
-            attempts: row.attempts,
-            created_at: row.created_at,
-            available_at: row.available_at,
-            expires_at: None,
-            done_at,
-            last_error,
-            processed_by: None,
-            locked_by: None,
-            locked_until: None,
-            token: if ended { Token::default() } else { row.token },
-            group: row.group,
-            event: row.event,
-        }
+        let token = if ended { Token::default() } else { row.token };
+        Record { done_at, token, ..row.into() }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::id::text;
 use super::limits::name;
 use super::{Event, GLOBAL, Invalid, MESSAGE_GROUP_MAX};
 
@@ -46,19 +47,9 @@ impl GroupKey {
         let id = aggregate_id?;
         Some(Self(format!("{}/{id}", aggregate_type.unwrap_or(GLOBAL)).into()))
     }
-
-    /// The key as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for GroupKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text!(GroupKey);
 
 impl fmt::Debug for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

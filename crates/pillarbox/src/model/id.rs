@@ -6,6 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::limits::{self, EVENT_ID_MAX};
 use super::{Invalid, TsidGenerator};
 
+/// Implements how a newtype of a text is shown.
+macro_rules! text {
+    ($Name:ident) => {
+        impl $Name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl ::std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+pub(super) use text;
+
 static ULIDS: Mutex<Option<ulid::Generator>> = Mutex::new(None);
 
 /// The id of an event: 1 to 36 bytes of text.
@@ -48,19 +68,9 @@ impl EventId {
     pub fn from_row(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for EventId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text!(EventId);
 
 /// For logs: control characters are escaped, because another program may have written the id and a line break
 /// in it would look like another line of the log.
@@ -132,19 +142,9 @@ impl OwnerId {
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().to_string().into())
     }
-
-    /// The owner as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for OwnerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text!(OwnerId);
 
 #[cfg(test)]
 mod tests {

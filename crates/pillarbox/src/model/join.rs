@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::id::text;
 use super::limits::{self, EVENT_ID_MAX};
-use super::{EventId, Invalid, Status};
+use super::{Event, EventId, Headers, Invalid, NewRow, Placement, Status};
 
 /// The maximum length of a grouping key, in characters.
 pub const GROUPING_KEY_MAX: usize = 255;
@@ -36,19 +37,9 @@ impl JoinId {
     pub fn from_row(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for JoinId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text!(JoinId);
 
 impl fmt::Debug for JoinId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,6 +180,16 @@ pub struct JoinWait {
     pub headers: Option<String>,
 }
 
+impl JoinWait {
+    /// The continuation of a join that ends with this status.
+    const fn next(&self, status: JoinStatus) -> Option<&Continuation> {
+        match status {
+            JoinStatus::Completed => self.on_complete.as_ref(),
+            _ => self.on_fail.as_ref(),
+        }
+    }
+}
+
 /// A join as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinRecord {
@@ -231,6 +232,32 @@ impl JoinRecord {
             _ => Some(JoinStatus::Completed),
         }
     }
+
+    /// Adds to the counts.
+    pub const fn count(&mut self, counted: Counted) {
+        self.attached += counted.attached;
+        self.completed += counted.completed;
+        self.failed += counted.failed;
+    }
+
+    /// Ends a pending join whose last step has ended and that has a wait. Returns whether it has ended now.
+    pub fn end(&mut self) -> bool {
+        let (JoinStatus::Pending, Some(status)) = (self.status, self.verdict()) else { return false };
+        self.status = status;
+        let wait = self.wait.as_ref().filter(|wait| wait.next(status).is_some());
+        self.fired = wait.map(|wait| wait.message.clone());
+        true
+    }
+
+    /// The continuation of a join that has ended, as a message for the queue.
+    #[must_use]
+    pub fn continuation(&self, now: Timestamp) -> Option<NewRow> {
+        let (message, wait) = (self.fired.as_ref()?, self.wait.as_ref()?);
+        let Continuation { topic, payload } = wait.next(self.status)?;
+        let headers = Headers::from_stored(wait.headers.as_deref()).unwrap_or_default();
+        let event = Event::text(topic.as_str(), payload.as_str()).headers(headers).occurred_at(now);
+        Some(NewRow { event: event.build_from_row(message.clone()), placement: Placement::Queue })
+    }
 }
 
 /// The amounts that one call adds to the counts of a join.
@@ -245,6 +272,17 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// Counts messages that are attached in these states.
+    #[must_use]
+    pub fn attaching(states: impl IntoIterator<Item = StepState>) -> Self {
+        let mut counted = Self::default();
+        for state in states {
+            counted.attached += 1;
+            counted.add(state);
+        }
+        counted
+    }
+
     /// Counts a step in this state; a pending step counts nothing.
     pub const fn add(&mut self, state: StepState) {
         match state {

@@ -77,6 +77,13 @@ impl SlotSet {
         &self.ranges
     }
 
+    /// The ranges without the negative lanes, which contain delayed and queued rows.
+    #[must_use]
+    pub fn delivered_ranges(&self) -> Vec<(i16, i16)> {
+        let delivered = self.ranges.iter().map(|&(first, last)| (first.max(0), last));
+        delivered.filter(|(first, last)| first <= last).collect()
+    }
+
     /// Whether the set contains the slot.
     #[must_use]
     pub fn contains(&self, slot: Slot) -> bool {

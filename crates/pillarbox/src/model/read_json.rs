@@ -53,7 +53,7 @@ fn fault(message: &str) -> Option<String> {
     Some(format!("expected {expected}"))
 }
 
-/// The path to the value. A key that is no name of a field is part of the payload and left out.
+/// The path to the value. A key that is not a field name is part of the payload and left out.
 fn path(path: &serde_path_to_error::Path, names: &HashSet<&'static str>) -> String {
     let mut text = String::new();
     for segment in path {

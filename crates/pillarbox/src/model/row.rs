@@ -164,6 +164,31 @@ pub struct Record {
     pub event: Decoded,
 }
 
+/// A record of a row that has not ended and that nobody has claimed.
+impl From<Row> for Record {
+    fn from(row: Row) -> Self {
+        let Row { seq, id, slot, status, attempts, created_at, available_at, expires_at, .. } = row;
+        Self {
+            seq,
+            id,
+            slot,
+            status,
+            attempts,
+            created_at,
+            available_at,
+            expires_at,
+            done_at: None,
+            last_error: row.last_error,
+            processed_by: None,
+            locked_by: None,
+            locked_until: None,
+            token: row.token,
+            group: row.group,
+            event: row.event,
+        }
+    }
+}
+
 /// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {

@@ -34,6 +34,17 @@ pub enum PageOrder {
     NewestFirst,
 }
 
+impl PageOrder {
+    /// Chooses by the order.
+    #[must_use]
+    pub fn either<T>(self, oldest_first: T, newest_first: T) -> T {
+        match self {
+            Self::OldestFirst => oldest_first,
+            Self::NewestFirst => newest_first,
+        }
+    }
+}
+
 /// Whether listed events include their contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contents {
@@ -59,6 +70,14 @@ pub struct List {
     pub limit: usize,
     /// Whether payloads and headers are loaded.
     pub contents: Contents,
+}
+
+impl List {
+    /// The number after which the page begins, in its order.
+    #[must_use]
+    pub fn start(&self) -> i64 {
+        self.after.map_or(self.order.either(i64::MIN, i64::MAX), |seq| seq.0)
+    }
 }
 
 /// One event with its failed attempts.
@@ -209,9 +228,9 @@ pub enum GroupAction {
     Pause,
     /// Resumes a paused group; if its first event is dead, it becomes blocked.
     Resume,
-    /// Makes the dead first event of a blocked group pending again, in its place, and goes on with it.
+    /// Makes the dead first event of a blocked group pending again, in its place, and continues with it.
     Unblock,
-    /// Leaves the dead first event of a blocked group dead, and goes on with the next.
+    /// Leaves the dead first event of a blocked group dead, and continues with the next.
     Skip,
 }
 
@@ -366,7 +385,7 @@ pub trait Admin: Send + Sync {
     /// keeps its place and frees the group; any other gets a new number.
     fn replay(&self, request: Replay) -> StoreFuture<'_, u64>;
 
-    /// Deletes dead events and returns how many. A group blocked by one of them goes on with its next event.
+    /// Deletes dead events and returns how many. A group blocked by one of them continues with its next event.
     fn discard(&self, request: Discard) -> StoreFuture<'_, u64>;
 
     /// Deletes one batch of old rows and returns how many.

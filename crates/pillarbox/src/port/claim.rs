@@ -17,6 +17,17 @@ pub enum ClaimFrom {
     Events,
 }
 
+impl ClaimFrom {
+    /// Chooses by the rows that may be claimed.
+    #[must_use]
+    pub fn either<T>(self, queue: T, events: T) -> T {
+        match self {
+            Self::Queue => queue,
+            Self::Events => events,
+        }
+    }
+}
+
 /// A claim: finds due rows, oldest first, and locks them for one owner in one atomic step.
 #[derive(Debug, Clone)]
 pub struct Claim {

@@ -4,9 +4,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::timeout;
 
-use super::{HeldGroup, Order};
-use crate::model::{Lane, NodeId, Seq, Slot};
+use super::{HeldGroup, Order, StoreError};
+use crate::model::{Lane, NodeId, Seq, Slot, SlotSet};
+
+/// How long a heartbeat waits for the query for pending rows.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The rows that a node reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,13 +132,24 @@ pub struct PendingRows {
 }
 
 impl Membership {
-    /// Adds the pending rows. `None` means that the query failed or took too long: `ready` is then set, so that the reader
-    /// looks itself.
+    /// Adds the pending rows that a query of these slots finds. If it fails or takes longer than two seconds, `ready` is set,
+    /// so that the reader looks itself.
+    pub async fn look<Q>(self, query: impl FnOnce(SlotSet) -> Q) -> Self
+    where
+        Q: Future<Output = Result<PendingRows, StoreError>>,
+    {
+        let slots = SlotSet::new(self.held.iter().map(|held| held.slot));
+        match timeout(LOOK, query(slots)).await {
+            Ok(Ok(rows)) => return self.with_rows(rows),
+            Ok(Err(error)) => tracing::debug!(%error, "could not look for pending rows"),
+            Err(_) => {}
+        }
+        Self { ready: true, ..self }
+    }
+
+    /// Adds the pending rows.
     #[must_use]
-    pub fn with_rows(self, rows: Option<PendingRows>) -> Self {
-        let Some(PendingRows { ready, oldest, next_due }) = rows else {
-            return Self { ready: true, ..self };
-        };
+    pub fn with_rows(self, PendingRows { ready, oldest, next_due }: PendingRows) -> Self {
         let until = |due: Timestamp| Duration::try_from(due.duration_since(self.now)).unwrap_or_default();
         Self { ready, oldest, next_due: next_due.map(until), ..self }
     }

@@ -78,7 +78,7 @@ impl WorkItemId {
     pub fn parse(text: &str) -> Result<(MessageId, i64), Invalid> {
         let malformed = |reason: &str| Invalid::Malformed { field: "work item", reason: reason.to_owned() };
         let (id, token) = text.rsplit_once('@').ok_or_else(|| malformed("it has the form ID@TOKEN"))?;
-        let token = token.parse().map_err(|_| malformed("the token behind the @ is no number"))?;
+        let token = token.parse().map_err(|_| malformed("the token after the @ is not a number"))?;
         Ok((MessageId::parse(id)?, token))
     }
 

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod held;
+mod joins;
 mod lease;
 mod members;
 mod share;
@@ -9,6 +10,7 @@ mod transition;
 
 pub use backoff::{Doubling, Exponential, Fixed, RetryPolicy};
 pub use held::{Head, held_after};
+pub use joins::{join_refusal, new_steps, report_refusal, started_join};
 pub use lease::Lease;
 pub use members::{Member, Members, SlotRecord};
 pub use share::{SLOTS, Share, SlotState, free_lane, share};

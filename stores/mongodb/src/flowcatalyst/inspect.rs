@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Record, Status};
-use pillarbox::port::{Contents, List, PageOrder, Select, Shown, Stats};
+use pillarbox::port::{Contents, List, Select, Shown, Stats};
 
 use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
 use super::migrate::has_beside;
@@ -54,10 +54,7 @@ pub(super) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     if request.limit == 0 {
         return Ok(Vec::new());
     }
-    let (beyond, direction) = match request.order {
-        PageOrder::OldestFirst => ("$gt", 1),
-        PageOrder::NewestFirst => ("$lt", -1),
-    };
+    let (beyond, direction) = request.order.either(("$gt", 1), ("$lt", -1));
     let mut filter = selection(&request.select);
     if let Some(after) = &request.after_id {
         filter.insert("_id", doc! { beyond: after.as_str() });

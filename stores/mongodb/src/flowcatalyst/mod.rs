@@ -19,7 +19,7 @@ use pillarbox::port::{
 use crate::call::Call;
 use crate::done::Caution;
 use crate::error::DriverError;
-use crate::kind::Kind;
+use crate::kind::{Kind, forward};
 use crate::membership;
 use crate::outbox::{Names, Work};
 
@@ -32,24 +32,8 @@ impl Kind for Items {
         migrate::script_items(names)
     }
 
-    fn make<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
-        Box::pin(migrate::make_items(call))
-    }
-
-    fn check<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
-        Box::pin(migrate::check(call))
-    }
-
     fn now<'c>(call: &'c mut Call<'_>) -> Work<'c, Timestamp> {
         Box::pin(item::now(call, None))
-    }
-
-    fn insert<'c>(
-        call: &'c mut Call<'_>,
-        rows: &'c [NewRow],
-        now: Option<Timestamp>,
-    ) -> Work<'c, Vec<Written>> {
-        Box::pin(insert::insert_rows(call, rows, now))
     }
 
     /// Settling items always checks them first, so the caution does not matter.
@@ -78,39 +62,21 @@ impl Kind for Items {
         Box::pin(lead::waiting(call, held))
     }
 
-    fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>> {
-        Box::pin(inspect::list(call, request))
-    }
-
-    fn show<'c>(call: &'c mut Call<'_>, id: &'c EventId) -> Work<'c, Option<Shown>> {
-        Box::pin(inspect::show(call, id))
-    }
-
-    fn count<'c>(call: &'c mut Call<'_>, select: &'c Select) -> Work<'c, u64> {
-        Box::pin(inspect::count(call, select))
-    }
-
-    fn stats<'c>(call: &'c mut Call<'_>) -> Work<'c, Stats> {
-        Box::pin(inspect::stats(call))
-    }
-
-    fn replay<'c>(call: &'c mut Call<'_>, request: &'c Replay) -> Work<'c, u64> {
-        Box::pin(operate::replay(call, request))
-    }
-
-    fn discard<'c>(call: &'c mut Call<'_>, request: &'c Discard) -> Work<'c, u64> {
-        Box::pin(operate::discard(call, request))
-    }
-
-    fn cancel<'c>(call: &'c mut Call<'_>, request: &'c Cancel) -> Work<'c, Vec<EventId>> {
-        Box::pin(operate::cancel(call, request))
-    }
-
-    fn purge<'c>(call: &'c mut Call<'_>, request: &'c Purge) -> Work<'c, u64> {
-        Box::pin(operate::purge(call, request))
-    }
-
     fn revive<'c>(call: &'c mut Call<'_>, id: &'c EventId, _: Timestamp) -> Work<'c, u64> {
         Box::pin(operate::revive(call, id))
+    }
+
+    forward! {
+        make() -> () = migrate::make_items;
+        check() -> () = migrate::check;
+        insert(rows: &'c [NewRow], now: Option<Timestamp>) -> Vec<Written> = insert::insert_rows;
+        list(request: &'c List) -> Vec<Record> = inspect::list;
+        show(id: &'c EventId) -> Option<Shown> = inspect::show;
+        count(select: &'c Select) -> u64 = inspect::count;
+        stats() -> Stats = inspect::stats;
+        replay(request: &'c Replay) -> u64 = operate::replay;
+        discard(request: &'c Discard) -> u64 = operate::discard;
+        cancel(request: &'c Cancel) -> Vec<EventId> = operate::cancel;
+        purge(request: &'c Purge) -> u64 = operate::purge;
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pillarbox::model::Written;
 use pillarbox::port::{Begin, Change, Counts, OnDone, Settle, Settled, Table, Wait, Write, WriteOn};
+use pillarbox_conformance::{account_row, node, register, settle};
 use pillarbox_mysql::MysqlStore;
 
-use crate::kit::{Fixture, event, join, node, run, settle};
+use crate::kit::{Fixture, run};
 
 /// Whoever joins with it is expired at once.
 const OVER: Duration = Duration::ZERO;
@@ -28,7 +29,7 @@ fn every_way() -> [(OnDone, Change); 4] {
 }
 
 async fn written(store: &MysqlStore) -> Vec<Written> {
-    store.write(Write { rows: vec![event("a", "1"), event("b", "2")], now: None }).await.unwrap()
+    store.write(Write { rows: vec![account_row("a", "1"), account_row("b", "2")], now: None }).await.unwrap()
 }
 
 fn nothing_settled(settled: &Settled) {
@@ -42,9 +43,9 @@ async fn an_evicted_node_settles_nothing() {
     for (on_done, change) in every_way() {
         for fixture in Fixture::all().await {
             let (stale, other) = (fixture.store().await, fixture.beside());
-            stale.register(join(1, OVER)).await.unwrap();
+            stale.register(register(1, OVER)).await.unwrap();
             let rows = written(&stale).await;
-            let taken = other.register(join(2, LONG)).await.unwrap();
+            let taken = other.register(register(2, LONG)).await.unwrap();
             assert!(taken.held.iter().any(|held| held.suspect));
             nothing_settled(&stale.settle(settle(1, &rows, on_done, &change)).await.unwrap());
             assert_eq!(fixture.number(UNTOUCHED).await, 2, "{change:?}");
@@ -78,7 +79,7 @@ async fn a_settle_that_waits_while_its_node_is_evicted_changes_nothing() {
     for (on_done, change) in every_way() {
         for fixture in Fixture::all().await {
             let stale = fixture.store().await;
-            stale.register(join(1, LONG)).await.unwrap();
+            stale.register(register(1, LONG)).await.unwrap();
             let rows = written(&stale).await;
             let mut evicting = fixture.connection().await;
             run(
@@ -101,13 +102,13 @@ async fn a_take_over_waits_for_a_settle_in_flight() {
     for (on_done, change) in every_way() {
         for fixture in Fixture::all().await {
             let (store, other) = (fixture.store().await, fixture.beside());
-            store.register(join(1, OVER)).await.unwrap();
+            store.register(register(1, OVER)).await.unwrap();
             let rows = written(&store).await;
             // In flight for as long as its transaction is open.
             let mut tx = store.begin().await.unwrap();
             let settled = store.settle_on(&mut tx, settle(1, &rows, on_done, &change)).await.unwrap();
             assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
-            let mut evicting = other.register(join(2, LONG));
+            let mut evicting = other.register(register(2, LONG));
             tokio::select! {
                 biased;
                 taken = &mut evicting => panic!("it took over what was being settled: {taken:?}"),

@@ -2,84 +2,25 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{
-    Continuation, Event, EventId, FailedSteps, JoinId, JoinStatus, JoinWait, NewRow, OwnerId, Placement, Row,
-    StepState, TableName,
-};
+use pillarbox::model::{EventId, FailedSteps, JoinId, JoinStatus, Row, StepState, TableName};
 use pillarbox::port::{
-    Admin, Begin, Cancel, Change, Claim, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged,
-    Joins, Migrated, OnDone, Outcome, Settle, Store, Table, Write, WriteOn,
+    Admin, Begin, Cancel, Change, ErrorKind, Fence, JoinAction, JoinChanged, Joins, Migrated, OnDone,
+    Outcome, Settle, Table, Write, WriteOn,
 };
-use pillarbox_mysql::MysqlStore;
+use pillarbox_conformance::{
+    attach, change_join, claim_messages, complete, join_status, message, node, owner, register, start_waiting,
+};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, query_scalar, raw_sql};
 
-use crate::kit::{Fixture, join, node, run};
+use crate::kit::{Fixture, run};
 
 fn id(text: &str) -> EventId {
     EventId::new(text).unwrap()
 }
 
-fn owner() -> OwnerId {
-    OwnerId::new("ann").unwrap()
-}
-
-fn message(id: &str) -> NewRow {
-    NewRow { event: Event::text("Extract", "{}").id(id).build().unwrap(), placement: Placement::Queue }
-}
-
-/// Puts messages into the queue and takes them.
-async fn claimed(store: &MysqlStore, ids: &[&str]) -> Vec<Row> {
-    store.write(Write { rows: ids.iter().map(|id| message(id)).collect(), now: None }).await.unwrap();
-    let claim = Claim {
-        topics: std::sync::Arc::default(),
-        from: ClaimFrom::Queue,
-        owner: owner(),
-        lease: Duration::from_secs(60),
-        rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
-    store.claim(claim).await.unwrap()
-}
-
-fn done(rows: &[Row], on_done: OnDone) -> Settle {
-    let outcome =
-        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    Settle {
-        fence: Fence::Owner(owner()),
-        outcomes: rows.iter().map(outcome).collect(),
-        on_done,
-        repeats: None,
-        now: None,
-    }
-}
-
-fn change(join: &str, action: JoinAction) -> JoinChange {
-    JoinChange { join: JoinId::new(join).unwrap(), action, now: None }
-}
-
-fn attach(join: &str, messages: &[&str]) -> JoinChange {
-    change(join, JoinAction::Attach { messages: messages.iter().map(|message| id(message)).collect() })
-}
-
-/// A join of so many steps that ends in a message `JOIN-next`.
-async fn waiting(store: &MysqlStore, join: &str, expected: u32) {
-    let start = JoinAction::Start { grouping_key: None, expected, metadata: None };
-    let wait = JoinAction::Wait(JoinWait {
-        failed_steps: FailedSteps::Ignore,
-        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
-        on_fail: None,
-        message: id(&format!("{join}-next")),
-        headers: None,
-    });
-    for action in [start, wait] {
-        assert_eq!(store.change_join(change(join, action)).await.unwrap(), JoinChanged::Changed);
-    }
-}
-
-async fn status(store: &MysqlStore, join: &str) -> JoinStatus {
-    store.show_join(JoinId::new(join).unwrap(), 0).await.unwrap().unwrap().join.status
+/// A join of this many steps with a wait.
+async fn waiting(store: &dyn Joins, join: &str, expected: u32) {
+    start_waiting(store, join, expected, FailedSteps::Ignore).await;
 }
 
 /// OBX-083, OBX-089, PBX-080: a settle that finds a message busy with an attach counts the step when that is through, and keeps the
@@ -90,16 +31,16 @@ async fn a_settle_after_an_attach_in_flight_counts_the_step() {
         for fixture in Fixture::all().await {
             let store = fixture.store().await;
             waiting(&store, "j", 1).await;
-            let rows = claimed(&store, &["a", "free"]).await;
+            let rows = claim_messages(&store, &["a", "free"]).await;
             let mut tx = store.begin().await.unwrap();
             let attached = store.change_join_on(&mut tx, attach("j", &["a"])).await.unwrap();
             assert_eq!(attached, JoinChanged::Changed);
-            let settled = store.settle(done(&rows, on_done)).await.unwrap();
+            let settled = store.settle(complete(&rows, on_done)).await.unwrap();
             assert_eq!((settled.busy, settled.stale), (vec![0], Vec::new()), "{on_done:?}");
             store.commit(tx).await.unwrap();
-            let settled = store.settle(done(&rows[..1], on_done)).await.unwrap();
+            let settled = store.settle(complete(&rows[..1], on_done)).await.unwrap();
             assert_eq!((settled.busy, settled.stale), (Vec::new(), Vec::new()), "{on_done:?}");
-            assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
+            assert_eq!(join_status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
             assert!(store.show(id("j-next")).await.unwrap().is_some(), "{on_done:?}");
             assert!(store.show(id("a")).await.unwrap().is_some(), "{on_done:?}");
             assert_eq!(store.show(id("free")).await.unwrap().is_some(), on_done == OnDone::Keep);
@@ -113,16 +54,16 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
         waiting(&store, "j", 1).await;
-        let rows = claimed(&store, &["a"]).await;
+        let rows = claim_messages(&store, &["a"]).await;
         let mut tx = store.begin().await.unwrap();
-        store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap();
+        store.settle_on(&mut tx, complete(&rows, OnDone::Keep)).await.unwrap();
         let commit = async {
             fixture.until_locked(1).await;
             store.commit(tx).await.unwrap();
         };
         let (attached, ()) = tokio::join!(store.change_join(attach("j", &["a"])), commit);
         assert_eq!(attached.unwrap(), JoinChanged::Changed);
-        assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+        assert_eq!(join_status(&store, "j").await, JoinStatus::Completed);
     }
 }
 
@@ -132,7 +73,7 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
 async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        let rows = claimed(&store, &["settled", "done", "reported", "cancelled"]).await;
+        let rows = claim_messages(&store, &["settled", "done", "reported", "cancelled"]).await;
         let mut tx = store.begin().await.unwrap();
         let seen = "SELECT (SELECT count(*) FROM outbox_event) + (SELECT count(*) FROM outbox_join)";
         let before: i64 = query_scalar(seen).fetch_one(&mut *tx).await.unwrap();
@@ -144,16 +85,18 @@ async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
         for (join, message) in [("j1", "settled"), ("j3", "reported"), ("j4", "cancelled")] {
             assert_eq!(store.change_join(attach(join, &[message])).await.unwrap(), JoinChanged::Changed);
         }
-        store.settle(done(&rows[1..2], OnDone::Keep)).await.unwrap();
+        store.settle(complete(&rows[1..2], OnDone::Keep)).await.unwrap();
         store.settle(released(&rows[3])).await.unwrap();
         let now: i64 = query_scalar(seen).fetch_one(&mut *tx).await.unwrap();
         assert_eq!(now, before, "the transaction sees the rows of before");
-        assert!(store.settle_on(&mut tx, done(&rows[..1], OnDone::Delete)).await.unwrap().stale.is_empty());
+        assert!(
+            store.settle_on(&mut tx, complete(&rows[..1], OnDone::Delete)).await.unwrap().stale.is_empty()
+        );
         let report = JoinAction::Report { message: id("reported"), state: StepState::Failed };
         for request in [
             attach("j1", &["done"]),
             attach("j2", &["done", "new"]),
-            change("j3", report),
+            change_join("j3", report),
             attach("j3", &["done"]),
             attach("j4", &["done"]),
         ] {
@@ -193,14 +136,14 @@ fn released(row: &Row) -> Settle {
 async fn joins_count_what_was_counted_while_they_waited() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        let rows = claimed(&store, &["a", "b"]).await;
+        let rows = claim_messages(&store, &["a", "b"]).await;
         for join in ["j1", "j2"] {
             waiting(&store, join, 2).await;
             store.change_join(attach(join, &["a", "b"])).await.unwrap();
         }
         let mut tx = store.begin().await.unwrap();
-        store.settle_on(&mut tx, done(&rows[..1], OnDone::Keep)).await.unwrap();
-        let settle = store.settle(done(&rows[1..], OnDone::Keep));
+        store.settle_on(&mut tx, complete(&rows[..1], OnDone::Keep)).await.unwrap();
+        let settle = store.settle(complete(&rows[1..], OnDone::Keep));
         let commit = async {
             fixture.until_locked(1).await;
             store.commit(tx).await.unwrap();
@@ -208,7 +151,7 @@ async fn joins_count_what_was_counted_while_they_waited() {
         let (settled, ()) = tokio::join!(settle, commit);
         assert_eq!(settled.unwrap().stale, Vec::<usize>::new());
         for join in ["j1", "j2"] {
-            assert_eq!(status(&store, join).await, JoinStatus::Completed);
+            assert_eq!(join_status(&store, join).await, JoinStatus::Completed);
             assert!(store.show(id(&format!("{join}-next"))).await.unwrap().is_some());
         }
     }
@@ -239,11 +182,11 @@ async fn a_new_message_under_the_id_of_a_member_is_a_member() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
         waiting(&store, "j", 2).await;
-        claimed(&store, &["a"]).await;
+        claim_messages(&store, &["a"]).await;
         store.change_join(attach("j", &["a"])).await.unwrap();
         run(&mut fixture.connection().await, "DELETE FROM outbox_event WHERE event_id = 'a'").await;
         assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
-        claimed(&store, &["a", "b"]).await;
+        claim_messages(&store, &["a", "b"]).await;
         assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
         assert_eq!(store.change_join(attach("j", &["a", "b"])).await.unwrap(), JoinChanged::Changed);
         assert_eq!(fixture.number("SELECT attached_steps FROM outbox_join").await, 2);
@@ -255,13 +198,13 @@ async fn a_new_message_under_the_id_of_a_member_is_a_member() {
 async fn a_node_that_settles_a_message_ends_its_steps() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        store.register(join(1, Duration::from_secs(60))).await.unwrap();
+        store.register(register(1, Duration::from_secs(60))).await.unwrap();
         waiting(&store, "j", 1).await;
-        let rows = claimed(&store, &["a", "free"]).await;
+        let rows = claim_messages(&store, &["a", "free"]).await;
         store.change_join(attach("j", &["a"])).await.unwrap();
-        let settle = Settle { fence: Fence::Node(node(1)), ..done(&rows, OnDone::Delete) };
+        let settle = Settle { fence: Fence::Node(node(1)), ..complete(&rows, OnDone::Delete) };
         assert!(store.settle(settle).await.unwrap().stale.is_empty());
-        assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+        assert_eq!(join_status(&store, "j").await, JoinStatus::Completed);
         assert!(store.show(id("a")).await.unwrap().is_some());
         assert!(store.show(id("free")).await.unwrap().is_none());
     }
@@ -284,7 +227,7 @@ async fn tables_of_the_first_version_are_upgraded() {
             let old = store.check().await.unwrap_err();
             assert!(old.kind() == ErrorKind::Schema && old.to_string().contains("version 1"), "{old}");
             let start = JoinAction::Start { grouping_key: None, expected: 1, metadata: None };
-            let missing = store.change_join(change("j", start)).await.unwrap_err();
+            let missing = store.change_join(change_join("j", start)).await.unwrap_err();
             assert_eq!(missing.kind(), ErrorKind::Schema);
             if cut_off {
                 run(&mut connection, "ALTER TABLE outbox_event ADD COLUMN joined tinyint").await;
@@ -294,9 +237,9 @@ async fn tables_of_the_first_version_are_upgraded() {
             assert_eq!(store.migrate().await.unwrap(), Migrated { from: 6, to: 6 });
             waiting(&store, "j", 1).await;
             assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
-            let rows = claimed(&store, &[]).await;
-            store.settle(done(&rows, OnDone::Delete)).await.unwrap();
-            assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+            let rows = claim_messages(&store, &[]).await;
+            store.settle(complete(&rows, OnDone::Delete)).await.unwrap();
+            assert_eq!(join_status(&store, "j").await, JoinStatus::Completed);
         }
     }
 }
@@ -313,10 +256,10 @@ async fn outboxes_of_other_names_have_joins_of_their_own() {
                 store.check().await.unwrap();
             }
             waiting(&store, "j", 1).await;
-            let rows = claimed(&store, &["a"]).await;
+            let rows = claim_messages(&store, &["a"]).await;
             store.change_join(attach("j", &["a"])).await.unwrap();
-            store.settle(done(&rows, OnDone::Delete)).await.unwrap();
-            assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{table}");
+            store.settle(complete(&rows, OnDone::Delete)).await.unwrap();
+            assert_eq!(join_status(&store, "j").await, JoinStatus::Completed, "{table}");
         }
     }
 }

@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use pillarbox::model::{Event, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
-use pillarbox::port::{
-    Admin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, ReadScope, Register, Scope, Settle, Store,
-};
+use pillarbox::model::Seq;
+use pillarbox::port::{Admin, Cursor, Fetched, Store};
+use pillarbox_conformance::fetch_all;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, query_scalar, raw_sql};
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
@@ -146,64 +145,11 @@ pub(crate) async fn run(connection: &mut MySqlConnection, sql: &str) {
     connection.execute(raw_sql(AssertSqlSafe(sql))).await.unwrap();
 }
 
-/// A row of a group.
-pub(crate) fn event(id: &str, group: &str) -> NewRow {
-    let event = Event::text("OrderPlaced", "{\"total\":1}").id(id).aggregate("Account", group);
-    NewRow { event: event.build().unwrap(), placement: Placement::Slot }
-}
-
-/// A plain writer's statement for a row of a group.
-pub(crate) fn insert(id: &str, group: &str) -> String {
-    format!(
-        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload) \
-         VALUES ('{id}', 'OrderPlaced', 'Account', '{group}', '{{}}')"
-    )
-}
-
 /// Reads every slot from a cursor on.
 pub(crate) async fn fetch_from(store: &dyn Store, cursor: Cursor) -> Fetched {
-    fetch_some(store, cursor, 10_000).await
-}
-
-/// The same, so many rows.
-pub(crate) async fn fetch_some(store: &dyn Store, cursor: Cursor, rows: usize) -> Fetched {
-    let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor };
-    let request = Fetch {
-        scope,
-        rows,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
-    store.fetch(request).await.unwrap()
+    fetch_all(store, cursor, 10_000).await
 }
 
 pub(crate) async fn seq(fixture: &Fixture, id: &str) -> Seq {
     Seq(fixture.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
-}
-
-/// A node, and how it joins.
-pub(crate) fn node(number: u128) -> NodeId {
-    NodeId::from_random(number)
-}
-
-pub(crate) fn join(number: u128, lease: Duration) -> Register {
-    Register { node: node(number), label: "test".to_owned(), reads: ReadScope::Share, lease, now: None }
-}
-
-/// One change of rows, by a node.
-pub(crate) fn settle(by: u128, written: &[Written], on_done: OnDone, change: &Change) -> Settle {
-    let outcome = |one: &Written| Outcome {
-        seq: one.seq,
-        id: one.id.clone(),
-        token: Default::default(),
-        change: change.clone(),
-    };
-    Settle {
-        fence: Fence::Node(node(by)),
-        outcomes: written.iter().map(outcome).collect(),
-        on_done,
-        repeats: None,
-        now: None,
-    }
 }

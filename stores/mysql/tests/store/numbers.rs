@@ -8,18 +8,19 @@ use pillarbox::port::{
     Write, WriteOn,
 };
 
-use crate::kit::{Fixture, event, fetch_from, insert, join, run, seq, settle};
+use crate::kit::{Fixture, fetch_from, run, seq};
+use pillarbox_conformance::{account_insert, account_row, register, settle};
 
 /// PBX-010: a number is never given twice, not by an insert after a delete and not by a replay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_is_never_given_twice() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        store.register(join(1, Duration::from_secs(600))).await.unwrap();
+        store.register(register(1, Duration::from_secs(600))).await.unwrap();
         let mut last = 0;
         for round in 0..3 {
             let id = format!("e{round}");
-            let written = store.write(Write { rows: vec![event(&id, "1")], now: None }).await.unwrap();
+            let written = store.write(Write { rows: vec![account_row(&id, "1")], now: None }).await.unwrap();
             assert_eq!(written[0].seq, seq(&fixture, &id).await, "what is told is what is there");
             assert!(written[0].seq.0 > last);
             let dead = Change::Dead {
@@ -52,7 +53,7 @@ async fn numbers_are_told_as_the_writers_own_session_spaced_them() {
         for (round, step) in [1, 7, 2].into_iter().enumerate() {
             let mut tx = store.begin().await.unwrap();
             run(&mut tx, &format!("SET SESSION auto_increment_increment = {step}")).await;
-            let rows: Vec<_> = (0..4).map(|n| event(&format!("e{round}-{n}"), "1")).collect();
+            let rows: Vec<_> = (0..4).map(|n| account_row(&format!("e{round}-{n}"), "1")).collect();
             let written = store.insert(&mut tx, &rows).await.unwrap();
             run(&mut tx, "SET SESSION auto_increment_increment = DEFAULT").await;
             store.commit(tx).await.unwrap();
@@ -87,11 +88,15 @@ async fn rows_written_after_numbers_went_back_are_read() {
             let store = fixture.store().await;
             let mut writer = fixture.connection().await;
             let ids: Vec<String> = (0..5).map(|number| format!("before-{number}")).collect();
-            let rows: Vec<String> = ids.iter().map(|id| insert(id, "1")).collect();
+            let rows: Vec<String> = ids.iter().map(|id| account_insert(id, "1")).collect();
             run(&mut writer, &rows.join(";")).await;
             let cursor = read_on(&store).await;
             assert!(cursor.decided.0 >= 5, "{cursor:?}");
-            run(&mut writer, &format!("SET foreign_key_checks = 0; {back}; {}", insert("after", "1"))).await;
+            run(
+                &mut writer,
+                &format!("SET foreign_key_checks = 0; {back}; {}", account_insert("after", "1")),
+            )
+            .await;
             let fetched = fetch_from(&store, cursor).await;
             assert_eq!(fetched.rows.len(), 1, "{back}: {fetched:?}");
             run(&mut writer, "DELETE FROM outbox_event").await;
@@ -104,7 +109,8 @@ async fn rows_written_after_numbers_went_back_are_read() {
 async fn an_emptied_table_does_not_start_the_cursor_anew() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        run(&mut fixture.connection().await, &[insert("a", "1"), insert("b", "1")].join(";")).await;
+        run(&mut fixture.connection().await, &[account_insert("a", "1"), account_insert("b", "1")].join(";"))
+            .await;
         let cursor = read_on(&store).await;
         run(&mut fixture.connection().await, "DELETE FROM outbox_event").await;
         assert_eq!(fetch_from(&store, cursor.clone()).await.cursor.decided, cursor.decided);
@@ -116,7 +122,7 @@ async fn an_emptied_table_does_not_start_the_cursor_anew() {
 async fn a_new_connection_reads_from_the_first_row() {
     for fixture in Fixture::all().await {
         let store = fixture.store().await;
-        run(&mut fixture.connection().await, &insert("a", "1")).await;
+        run(&mut fixture.connection().await, &account_insert("a", "1")).await;
         let cursor = read_on(&store).await;
         assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "the same connection goes on");
         let ended = fixture.end_connections().await;

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use pillarbox::model::Written;
 use pillarbox::port::{Admin, Change, Counts, OnDone, Replay, Select, Settle, Table, Wait, Write};
+use pillarbox_conformance::{account_insert, account_row, register, settle};
 use pillarbox_mysql::{Claiming, MysqlStore};
 
-use crate::kit::{Fixture, event, insert, join, run, seq, settle};
+use crate::kit::{Fixture, run, seq};
 
 const LONG: Duration = Duration::from_secs(600);
 /// As many as a relay settles at once.
 const MANY: usize = 1_000;
 
 async fn written(store: &MysqlStore, ids: impl IntoIterator<Item = String>) -> Vec<Written> {
-    let rows = ids.into_iter().map(|id| event(&id, "1")).collect();
+    let rows = ids.into_iter().map(|id| account_row(&id, "1")).collect();
     store.write(Write { rows, now: None }).await.unwrap()
 }
 
@@ -28,11 +29,11 @@ async fn a_settle_waits_for_no_row_beside_its_own() {
     for on_done in [OnDone::Keep, OnDone::Delete] {
         for fixture in Fixture::all().await {
             let store = fixture.store().await;
-            store.register(join(1, LONG)).await.unwrap();
+            store.register(register(1, LONG)).await.unwrap();
             let (mut before, mut after) = (fixture.connection().await, fixture.connection().await);
-            run(&mut before, &format!("START TRANSACTION; {}", insert("before", "1"))).await;
+            run(&mut before, &format!("START TRANSACTION; {}", account_insert("before", "1"))).await;
             let rows = written(&store, (0..8).map(|n| n.to_string())).await;
-            run(&mut after, &format!("START TRANSACTION; {}", insert("after", "1"))).await;
+            run(&mut after, &format!("START TRANSACTION; {}", account_insert("after", "1"))).await;
             settled(&store, settle(1, &rows[..1], on_done, &Change::Done)).await;
             // The last is not there any more, so that a range up to it would go on to the open one.
             run(&mut fixture.connection().await, "DELETE FROM outbox_event WHERE event_id = '7'").await;
@@ -49,7 +50,7 @@ async fn a_row_of_others_is_left_out_with_and_without_skip_locked() {
         for fixture in Fixture::all().await {
             fixture.store().await;
             let store = fixture.builder().claiming(claiming).open();
-            store.register(join(1, LONG)).await.unwrap();
+            store.register(register(1, LONG)).await.unwrap();
             let rows = written(&store, (0..count).map(|n| format!("{n:04}"))).await;
             let mut holder = fixture.connection().await;
             run(
@@ -79,7 +80,7 @@ async fn attempts_go_with_the_row_that_is_done() {
     {
         for fixture in Fixture::all().await {
             let store = fixture.store().await;
-            store.register(join(1, LONG)).await.unwrap();
+            store.register(register(1, LONG)).await.unwrap();
             let mut rows = written(&store, ["a".to_owned(), "b".to_owned()]).await;
             settled(&store, settle(1, &rows[..1], OnDone::Delete, &change)).await;
             assert_eq!(fixture.number("SELECT count(*) FROM outbox_attempt").await, attempts, "{change:?}");

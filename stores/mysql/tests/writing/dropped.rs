@@ -3,12 +3,9 @@
 //! That is what begins and ends transactions. A statement on a transaction of the caller's is the driver's own: dropped while
 //! it is prepared, sqlx loses the connection, whoever wrote the statement. The guide says so.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-
 use pillarbox::model::{Event, NewRow, Placement};
 use pillarbox::port::{Begin, CommitError, StoreError};
+use pillarbox_conformance::within;
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::MySqlPoolOptions;
 use pillarbox_mysql::sqlx::query;
@@ -58,23 +55,4 @@ async fn write_two(store: &MysqlStore, id: &str) -> Result<(), StoreError> {
     committed.map(drop).map_err(|error| match error {
         CommitError::Refused(error) | CommitError::Unknown(error) => error,
     })
-}
-
-/// Polls a call so many times and drops it; what it answered, if that was enough.
-async fn within<T>(steps: usize, call: impl Future<Output = T>) -> Option<T> {
-    let mut call = pin!(call);
-    let mut left = steps;
-    poll_fn(move |context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            // The last step was not enough: it goes no further.
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use pillarbox::port::{Admin, Cursor, Table};
+use pillarbox_conformance::{account_insert, register};
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::{Pooler, PostgresStore};
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{Fixture, could_not_run, fetch_from, insert, join, run};
+use crate::kit::{Fixture, could_not_run, fetch_from, run};
 use crate::server::Server;
 
 const STRICT: [&str; 2] =
@@ -68,7 +69,7 @@ async fn a_commit_between_a_snapshot_and_the_list_of_writers_is_not_passed_by() 
         let (fixture, store) = (&strict.fixture, &strict.store);
         let cursor = fetch_from(store, Cursor::default()).await.cursor;
         let (mut writer, mut gate) = (fixture.connection().await, fixture.connection().await);
-        run(&mut writer, &format!("BEGIN; {}", insert("a", "1"))).await;
+        run(&mut writer, &format!("BEGIN; {}", account_insert("a", "1"))).await;
         run(&mut gate, "BEGIN; LOCK TABLE pg_catalog.pg_locks IN ACCESS EXCLUSIVE MODE").await;
         let commits = async {
             fixture.until(WAITS, 1).await;
@@ -100,7 +101,7 @@ async fn membership_sees_what_was_committed_while_it_waited() {
             fixture.until(WAITS, 1).await;
             run(&mut other, "UPDATE outbox_slot SET slot = slot; COMMIT").await;
         };
-        let (joined, ()) = tokio::join!(store.register(join(1, Duration::from_secs(600))), changes);
+        let (joined, ()) = tokio::join!(store.register(register(1, Duration::from_secs(600))), changes);
         assert!(!joined.unwrap().held.is_empty());
     }
 }

@@ -1,81 +1,17 @@
 //! Joins on PostgreSQL: what one statement sees of another that it waited for, and tables of an older release.
 
-use std::time::Duration;
-
-use pillarbox::model::{
-    Continuation, Event, FailedSteps, JoinId, JoinStatus, JoinWait, NewRow, OwnerId, Placement, Row,
-    TableName,
-};
+use pillarbox::model::{FailedSteps, JoinStatus, TableName};
 use pillarbox::port::{
-    Admin, Begin, Change, Claim, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, Joins,
-    Migrated, OnDone, Outcome, Settle, Store, Table, Write, WriteOn,
+    Admin, Begin, ErrorKind, JoinAction, JoinChanged, Joins, Migrated, OnDone, Table, WriteOn,
 };
-use pillarbox_postgres::PostgresStore;
+use pillarbox_conformance::{attach, change_join, claim_messages, complete, join_status, start_waiting};
 use pillarbox_postgres::sqlx::query;
 
 use crate::kit::{Fixture, NEVER, id};
 
-fn owner() -> OwnerId {
-    OwnerId::new("ann").unwrap()
-}
-
-/// Puts messages into the queue and takes them.
-async fn claimed(store: &PostgresStore, ids: &[&str]) -> Vec<Row> {
-    let row = |id: &&str| NewRow {
-        event: Event::text("Extract", "{}").id(*id).build().unwrap(),
-        placement: Placement::Queue,
-    };
-    store.write(Write { rows: ids.iter().map(row).collect(), now: None }).await.unwrap();
-    let claim = Claim {
-        topics: std::sync::Arc::default(),
-        from: ClaimFrom::Queue,
-        owner: owner(),
-        lease: Duration::from_secs(60),
-        rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
-    store.claim(claim).await.unwrap()
-}
-
-fn done(rows: &[Row], on_done: OnDone) -> Settle {
-    let outcome =
-        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
-    Settle {
-        fence: Fence::Owner(owner()),
-        outcomes: rows.iter().map(outcome).collect(),
-        on_done,
-        repeats: None,
-        now: None,
-    }
-}
-
-fn change(join: &str, action: JoinAction) -> JoinChange {
-    JoinChange { join: JoinId::new(join).unwrap(), action, now: None }
-}
-
-fn attach(join: &str, messages: &[&str]) -> JoinChange {
-    change(join, JoinAction::Attach { messages: messages.iter().map(|message| id(message)).collect() })
-}
-
-/// A join of so many steps that ends in a message `JOIN-next`.
-async fn waiting(store: &PostgresStore, join: &str, expected: u32) {
-    let start = JoinAction::Start { grouping_key: None, expected, metadata: None };
-    let wait = JoinAction::Wait(JoinWait {
-        failed_steps: FailedSteps::Fail,
-        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
-        on_fail: None,
-        message: id(&format!("{join}-next")),
-        headers: None,
-    });
-    for action in [start, wait] {
-        assert_eq!(store.change_join(change(join, action)).await.unwrap(), JoinChanged::Changed);
-    }
-}
-
-async fn status(store: &PostgresStore, join: &str) -> JoinStatus {
-    store.show_join(JoinId::new(join).unwrap(), 0).await.unwrap().unwrap().join.status
+/// A join of this many steps with a wait.
+async fn waiting(store: &dyn Joins, join: &str, expected: u32) {
+    start_waiting(store, join, expected, FailedSteps::Fail).await;
 }
 
 /// OBX-083, OBX-089, PBX-080: a settle that finds a message busy with an attach counts the step when that is through, and keeps the
@@ -86,15 +22,15 @@ async fn a_settle_after_an_attach_in_flight_counts_the_step() {
         let Some(fixture) = Fixture::new().await else { return };
         let store = fixture.store().await;
         waiting(&store, "j", 1).await;
-        let rows = claimed(&store, &["a", "free"]).await;
+        let rows = claim_messages(&store, &["a", "free"]).await;
         let mut tx = store.begin().await.unwrap();
         assert_eq!(store.change_join_on(&mut tx, attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
-        let settled = store.settle(done(&rows, on_done)).await.unwrap();
+        let settled = store.settle(complete(&rows, on_done)).await.unwrap();
         assert_eq!((settled.busy, settled.stale), (vec![0], Vec::new()), "{on_done:?}");
         store.commit(tx).await.unwrap();
-        let settled = store.settle(done(&rows[..1], on_done)).await.unwrap();
+        let settled = store.settle(complete(&rows[..1], on_done)).await.unwrap();
         assert_eq!((settled.busy, settled.stale), (Vec::new(), Vec::new()), "{on_done:?}");
-        assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
+        assert_eq!(join_status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
         assert!(store.show(id("j-next")).await.unwrap().is_some(), "{on_done:?}");
         assert!(store.show(id("a")).await.unwrap().is_some(), "{on_done:?}");
         assert_eq!(store.show(id("free")).await.unwrap().is_some(), on_done == OnDone::Keep);
@@ -107,16 +43,16 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
     waiting(&store, "j", 1).await;
-    let rows = claimed(&store, &["a"]).await;
+    let rows = claim_messages(&store, &["a"]).await;
     let mut tx = store.begin().await.unwrap();
-    store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap();
+    store.settle_on(&mut tx, complete(&rows, OnDone::Keep)).await.unwrap();
     let commit = async {
         fixture.until_locked(1).await;
         store.commit(tx).await.unwrap();
     };
     let (attached, ()) = tokio::join!(store.change_join(attach("j", &["a"])), commit);
     assert_eq!(attached.unwrap(), JoinChanged::Changed);
-    assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+    assert_eq!(join_status(&store, "j").await, JoinStatus::Completed);
 }
 
 /// OBX-034, OBX-099: two transactions that each settle a step of the same two joins.
@@ -124,14 +60,14 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
 async fn joins_count_what_was_counted_while_they_waited() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
-    let rows = claimed(&store, &["a", "b"]).await;
+    let rows = claim_messages(&store, &["a", "b"]).await;
     for join in ["j1", "j2"] {
         waiting(&store, join, 2).await;
         store.change_join(attach(join, &["a", "b"])).await.unwrap();
     }
     let mut tx = store.begin().await.unwrap();
-    store.settle_on(&mut tx, done(&rows[..1], OnDone::Keep)).await.unwrap();
-    let settle = store.settle(done(&rows[1..], OnDone::Keep));
+    store.settle_on(&mut tx, complete(&rows[..1], OnDone::Keep)).await.unwrap();
+    let settle = store.settle(complete(&rows[1..], OnDone::Keep));
     let commit = async {
         fixture.until_locked(1).await;
         store.commit(tx).await.unwrap();
@@ -139,7 +75,7 @@ async fn joins_count_what_was_counted_while_they_waited() {
     let (settled, ()) = tokio::join!(settle, commit);
     assert_eq!(settled.unwrap().stale, Vec::<usize>::new());
     for join in ["j1", "j2"] {
-        assert_eq!(status(&store, join).await, JoinStatus::Completed);
+        assert_eq!(join_status(&store, join).await, JoinStatus::Completed);
         assert!(store.show(id(&format!("{join}-next"))).await.unwrap().is_some());
     }
 }
@@ -149,7 +85,7 @@ async fn joins_count_what_was_counted_while_they_waited() {
 async fn a_transaction_that_reads_from_before_an_attach_is_refused() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
-    let rows = claimed(&store, &["a"]).await;
+    let rows = claim_messages(&store, &["a"]).await;
     for join in ["first", "second"] {
         waiting(&store, join, 1).await;
     }
@@ -158,12 +94,12 @@ async fn a_transaction_that_reads_from_before_an_attach_is_refused() {
     query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").execute(&mut *tx).await.unwrap();
     query("SELECT count(*) FROM outbox_event").execute(&mut *tx).await.unwrap();
     store.change_join(attach("second", &["a"])).await.unwrap();
-    let refused = store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap_err();
+    let refused = store.settle_on(&mut tx, complete(&rows, OnDone::Keep)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     store.rollback(tx).await.unwrap();
-    store.settle(done(&rows, OnDone::Keep)).await.unwrap();
+    store.settle(complete(&rows, OnDone::Keep)).await.unwrap();
     for join in ["first", "second"] {
-        assert_eq!(status(&store, join).await, JoinStatus::Completed);
+        assert_eq!(join_status(&store, join).await, JoinStatus::Completed);
     }
 }
 
@@ -181,15 +117,15 @@ async fn tables_of_the_first_version_are_upgraded() {
     let old = store.check().await.unwrap_err();
     assert!(old.kind() == ErrorKind::Schema && old.to_string().contains("version 1"), "{old}");
     let start = JoinAction::Start { grouping_key: None, expected: 1, metadata: None };
-    let missing = store.change_join(change("j", start)).await.unwrap_err();
+    let missing = store.change_join(change_join("j", start)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Schema);
     assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 6 });
     store.check().await.unwrap();
     waiting(&store, "j", 1).await;
     assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
-    let rows = claimed(&store, &[]).await;
-    store.settle(done(&rows, OnDone::Delete)).await.unwrap();
-    assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+    let rows = claim_messages(&store, &[]).await;
+    store.settle(complete(&rows, OnDone::Delete)).await.unwrap();
+    assert_eq!(join_status(&store, "j").await, JoinStatus::Completed);
 }
 
 /// EVT-048, OBX-111: the functions have the names of their tables, and need no search path.
@@ -206,11 +142,11 @@ async fn outboxes_of_other_names_have_joins_of_their_own() {
         stores.push(store);
     }
     for store in &stores {
-        let rows = claimed(store, &["a", "b"]).await;
+        let rows = claim_messages(store, &["a", "b"]).await;
         store.change_join(attach("j", &["a", "b"])).await.unwrap();
-        store.settle(done(&rows, OnDone::Delete)).await.unwrap();
-        assert_eq!(status(store, "j").await, JoinStatus::Completed);
-        assert_eq!(claimed(store, &[]).await.len(), 1);
+        store.settle(complete(&rows, OnDone::Delete)).await.unwrap();
+        assert_eq!(join_status(store, "j").await, JoinStatus::Completed);
+        assert_eq!(claim_messages(store, &[]).await.len(), 1);
     }
 }
 
@@ -220,7 +156,7 @@ async fn the_message_that_a_join_ends_in_wakes_other_processes() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
     waiting(&store, "j", 1).await;
-    let rows = claimed(&store, &["a"]).await;
+    let rows = claim_messages(&store, &["a"]).await;
     store.change_join(attach("j", &["a"])).await.unwrap();
     // What was told of writing has been told when the store is closed.
     store.close().await;
@@ -234,7 +170,7 @@ async fn the_message_that_a_join_ends_in_wakes_other_processes() {
         )
         .await;
     hints.mark_unchanged();
-    settler.settle(done(&rows, OnDone::Keep)).await.unwrap();
+    settler.settle(complete(&rows, OnDone::Keep)).await.unwrap();
     tokio::time::timeout(NEVER, hints.changed()).await.expect("never told").unwrap();
     settler.close().await;
     other.close().await;

@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use pillarbox::Outbox;
 use pillarbox::events::{Failure, OutboxBuilder};
-use pillarbox::model::{Event, EventId, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
-use pillarbox::port::{
-    Admin, Begin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, ReadScope, Register, Scope, Settle,
-    Store,
-};
+use pillarbox::model::{Event, EventId, Seq};
+use pillarbox::port::{Admin, Begin, Cursor, Fetched, Store};
+use pillarbox_conformance::fetch_all;
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, raw_sql};
 use pillarbox_postgres::{Pooler, PostgresStore, PostgresStoreBuilder};
@@ -139,57 +137,9 @@ pub(crate) async fn run(connection: &mut PgConnection, sql: &str) {
     connection.execute(raw_sql(AssertSqlSafe(sql))).await.unwrap();
 }
 
-/// A row of a group.
-pub(crate) fn event(id: &str, group: &str) -> NewRow {
-    let event = Event::text(ORDER_PLACED, "{\"total\":1}").id(id).aggregate(ACCOUNT, group);
-    NewRow { event: event.build().unwrap(), placement: Placement::Slot }
-}
-
-/// A plain writer's statement for a row of a group.
-pub(crate) fn insert(id: &str, group: &str) -> String {
-    format!(
-        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload) \
-         VALUES ('{id}', 'OrderPlaced', 'Account', '{group}', '{{}}')"
-    )
-}
-
 /// Reads every slot from a cursor on.
 pub(crate) async fn fetch_from(store: &dyn Store, cursor: Cursor) -> Fetched {
-    let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor };
-    let request = Fetch {
-        scope,
-        rows: 10_000,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
-    store.fetch(request).await.unwrap()
-}
-
-/// A node, and how it joins.
-pub(crate) fn node(number: u128) -> NodeId {
-    NodeId::from_random(number)
-}
-
-pub(crate) fn join(number: u128, lease: Duration) -> Register {
-    Register { node: node(number), label: "test".to_owned(), reads: ReadScope::Share, lease, now: None }
-}
-
-/// Done, by a node.
-pub(crate) fn settle(by: u128, written: &[Written], on_done: OnDone, change: &Change) -> Settle {
-    let outcome = |one: &Written| Outcome {
-        seq: one.seq,
-        id: one.id.clone(),
-        token: Default::default(),
-        change: change.clone(),
-    };
-    Settle {
-        fence: Fence::Node(node(by)),
-        outcomes: written.iter().map(outcome).collect(),
-        on_done,
-        repeats: None,
-        now: None,
-    }
+    fetch_all(store, cursor, 10_000).await
 }
 
 pub(crate) fn id(text: &str) -> EventId {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pillarbox::Outbox;
 use pillarbox::port::{Cursor, Table, Write};
+use pillarbox_conformance::{account_insert, account_row};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 
-use crate::kit::{Fixture, MAIN, NEWEST, Seen, event, fetch_from, insert, run};
+use crate::kit::{Fixture, MAIN, NEWEST, Seen, fetch_from, run};
 
 /// Plain writers send no hints.
 const POLL: Duration = Duration::from_millis(20);
@@ -33,9 +34,9 @@ async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
         let mut cursor = Cursor::default();
         for (name, ending, commits) in endings {
             let mut late = fixture.connection().await;
-            run(&mut late, &format!("BEGIN; SAVEPOINT s; {}", insert(name, "1"))).await;
+            run(&mut late, &format!("BEGIN; SAVEPOINT s; {}", account_insert(name, "1"))).await;
             let after = format!("{name}-after");
-            store.write(Write { rows: vec![event(&after, "2")], now: None }).await.unwrap();
+            store.write(Write { rows: vec![account_row(&after, "2")], now: None }).await.unwrap();
             let number = crate::kit::seq(&fixture, &after).await;
             for step in ending {
                 for _ in 0..3 {
@@ -69,7 +70,7 @@ impl Beside<'_> {
         for _ in 0..3 {
             self.ticks += 1;
             let tick = format!("tick-{}", self.ticks);
-            self.fixture.execute(&insert(&tick, "ticks")).await;
+            self.fixture.execute(&account_insert(&tick, "ticks")).await;
             self.seen.wait_for(&[tick]).await;
         }
     }
@@ -96,31 +97,31 @@ async fn a_late_commit_is_delivered_and_in_order() {
         let outbox =
             seen.hear(Outbox::ordered(fixture.store().await)).poll_interval(POLL).start().await.unwrap();
         let mut beside = Beside { fixture: &fixture, seen: &seen, ticks: 0 };
-        let mut plain = beside.begin(&insert("plain-1", "plain")).await;
+        let mut plain = beside.begin(&account_insert("plain-1", "plain")).await;
         let mut nested = beside
             .begin(&format!(
                 "SAVEPOINT s; {}; ROLLBACK TO SAVEPOINT s; {}; SAVEPOINT s; {}; RELEASE SAVEPOINT s",
-                insert("nested-0", "nested"),
-                insert("nested-1", "nested"),
-                insert("nested-2", "nested")
+                account_insert("nested-0", "nested"),
+                account_insert("nested-1", "nested"),
+                account_insert("nested-2", "nested")
             ))
             .await;
         beside.reads().await;
-        let mut two_phase = beside.begin(&insert("phase-1", "phase")).await;
-        let mut undone = beside.begin(&insert("undone-0", "undone")).await;
+        let mut two_phase = beside.begin(&account_insert("phase-1", "phase")).await;
+        let mut undone = beside.begin(&account_insert("undone-0", "undone")).await;
         run(&mut two_phase, &format!("PREPARE TRANSACTION '{}'", fixture.schema)).await;
         beside.reads().await;
         run(&mut nested, "COMMIT").await;
-        fixture.execute(&insert("nested-3", "nested")).await;
+        fixture.execute(&account_insert("nested-3", "nested")).await;
         beside.reads().await;
         run(&mut undone, "ROLLBACK").await;
-        fixture.execute(&insert("undone-1", "undone")).await;
+        fixture.execute(&account_insert("undone-1", "undone")).await;
         beside.reads().await;
         fixture.execute(&format!("COMMIT PREPARED '{}'", fixture.schema)).await;
-        fixture.execute(&insert("phase-2", "phase")).await;
+        fixture.execute(&account_insert("phase-2", "phase")).await;
         beside.reads().await;
         run(&mut plain, "COMMIT").await;
-        fixture.execute(&insert("plain-2", "plain")).await;
+        fixture.execute(&account_insert("plain-2", "plain")).await;
         beside.reads().await;
         let last = ["plain-2", "phase-2", "nested-3", "undone-1"].map(str::to_owned);
         seen.wait_for(&last).await;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use pillarbox::Outbox;
 use pillarbox::port::{Admin, Cursor, Table};
+use pillarbox_conformance::{account_insert, node, register};
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::sqlx::{Row, query};
 use pillarbox_postgres::{Pooler, PostgresStore};
 use tokio::time::timeout;
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{Fixture, NEVER, Seen, could_not_run, fetch_from, insert, join, node};
+use crate::kit::{Fixture, NEVER, Seen, could_not_run, fetch_from};
 use crate::server::Server;
 
 /// Nobody is evicted meanwhile, and no heartbeat brings done marks to the disk.
@@ -48,7 +49,7 @@ async fn marks_come_back(server: &Server, store: PostgresStore) {
     let outbox = seen.hear(Outbox::ordered(store)).lease(LEASE).poll_interval(POLL).start().await.unwrap();
     for round in 1..=CRASHES {
         let ids: Vec<String> = (0..50).map(|number| format!("{round}-{number}")).collect();
-        let rows: Vec<String> = ids.iter().map(|id| insert(id, id)).collect();
+        let rows: Vec<String> = ids.iter().map(|id| account_insert(id, id)).collect();
         fixture.execute(&rows.join(";")).await;
         seen.wait_for(&ids).await;
         fixture.until(PENDING, 0).await;
@@ -106,7 +107,7 @@ async fn events_written_after_the_sequence_went_back_are_delivered() {
             seen.hear(Outbox::ordered(store)).lease(LEASE).poll_interval(POLL).start().await.unwrap();
         let write = async |name: &str, count: usize| {
             let ids: Vec<String> = (0..count).map(|number| format!("{name}-{number}")).collect();
-            let rows: Vec<String> = ids.iter().map(|id| insert(id, "1")).collect();
+            let rows: Vec<String> = ids.iter().map(|id| account_insert(id, "1")).collect();
             fixture.execute(&rows.join(";")).await;
             ids
         };
@@ -130,8 +131,9 @@ async fn a_restarted_sequence_that_passed_the_cursor_again_is_read_from_the_firs
     for restart in restarts {
         let Some(fixture) = Fixture::new().await else { return };
         let store = fixture.store().await;
-        let rows =
-            |name: &str| (0..5).map(|n| insert(&format!("{name}-{n}"), "1")).collect::<Vec<_>>().join(";");
+        let rows = |name: &str| {
+            (0..5).map(|n| account_insert(&format!("{name}-{n}"), "1")).collect::<Vec<_>>().join(";")
+        };
         fixture.execute(&rows("before")).await;
         let mut cursor = Cursor::default();
         for _ in 0..3 {
@@ -149,7 +151,7 @@ async fn a_restarted_sequence_that_passed_the_cursor_again_is_read_from_the_firs
 async fn a_new_connection_reads_from_the_first_row() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
-    fixture.execute(&insert("a", "1")).await;
+    fixture.execute(&account_insert("a", "1")).await;
     let mut cursor = Cursor::default();
     for _ in 0..3 {
         cursor = fetch_from(&store, cursor).await.cursor;
@@ -164,14 +166,15 @@ async fn a_new_connection_reads_from_the_first_row() {
 async fn what_gets_numbers_again_after_an_eviction_is_quarantined() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
-    let rows = |count: usize| (0..count).map(|n| insert(&n.to_string(), "1")).collect::<Vec<_>>().join(";");
-    store.register(join(1, Duration::ZERO)).await.unwrap();
+    let rows =
+        |count: usize| (0..count).map(|n| account_insert(&n.to_string(), "1")).collect::<Vec<_>>().join(";");
+    store.register(register(1, Duration::ZERO)).await.unwrap();
     fixture.execute(&rows(5)).await;
-    store.register(join(2, LEASE)).await.unwrap();
+    store.register(register(2, LEASE)).await.unwrap();
     fixture.execute("TRUNCATE outbox_event RESTART IDENTITY CASCADE").await;
     fixture.execute(&rows(5)).await;
     store.leave(node(2)).await.unwrap();
-    let next = store.register(join(3, LEASE)).await.unwrap();
+    let next = store.register(register(3, LEASE)).await.unwrap();
     let highest = fixture.number("SELECT max(seq) FROM outbox_event").await;
     let bounds = next.held.iter().filter_map(|held| Some(held.quarantine?.upto.0)).collect::<Vec<_>>();
     assert_eq!(bounds, [highest; 65], "of each slot and of the lane of the dead node");

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, EventBuilder, Lane, NewRow, Placement};
 use pillarbox::port::{Admin, Change, Counts, Migrated, OnDone, Order, Promote, Store, Table, Wait, Write};
+use pillarbox_conformance::{account_insert, account_row, node, register, settle};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor, raw_sql};
 
-use crate::kit::{Fixture, ORDER_PLACED, event, insert, join, node, settle};
+use crate::kit::{Fixture, ORDER_PLACED};
 
 /// Rows whose slot is neither their lane nor the hash of their group or id.
 const MISPLACED: &str = "SELECT count(*) FROM outbox_event WHERE slot IS DISTINCT FROM coalesce(lane, (hashtext(\
@@ -38,7 +39,7 @@ async fn every_writer_puts_a_group_into_the_same_slot() {
     for one in rows("one") {
         store.write(Write { rows: vec![one], now: None }).await.unwrap();
     }
-    fixture.execute(&insert("plain", "7")).await;
+    fixture.execute(&account_insert("plain", "7")).await;
     assert_eq!(fixture.number(MISPLACED).await, 0);
     let slots = "SELECT count(DISTINCT slot) FROM outbox_event WHERE aggregate_id = '7'";
     assert_eq!(fixture.number(slots).await, 1, "the library and a plain writer agree");
@@ -50,9 +51,11 @@ async fn every_writer_puts_a_group_into_the_same_slot() {
 async fn a_row_that_changes_its_lane_changes_its_slot() {
     let Some(fixture) = Fixture::new().await else { return };
     let store = fixture.store().await;
-    store.register(join(1, Duration::from_secs(60))).await.unwrap();
-    let written =
-        store.write(Write { rows: vec![event("a", "7"), event("b", "8")], now: None }).await.unwrap();
+    store.register(register(1, Duration::from_secs(60))).await.unwrap();
+    let written = store
+        .write(Write { rows: vec![account_row("a", "7"), account_row("b", "8")], now: None })
+        .await
+        .unwrap();
     let retry = Change::Retry {
         delay: Duration::ZERO,
         error: "later".into(),
@@ -73,7 +76,7 @@ async fn a_row_that_changes_its_lane_changes_its_slot() {
 async fn the_slot_follows_statements_that_do_not_know_it() {
     let Some(fixture) = Fixture::new().await else { return };
     fixture.store().await;
-    fixture.execute(&insert("a", "7")).await;
+    fixture.execute(&account_insert("a", "7")).await;
     for change in
         ["lane = -1", "lane = NULL", "lane = 70, attempts = 1", "message_group = 'other', lane = NULL"]
     {
@@ -89,7 +92,7 @@ async fn the_slot_follows_in_sessions_with_another_search_path() {
     let Some(other) = Fixture::new().await else { return };
     for one in [&fixture, &other] {
         one.store().await;
-        one.execute(&insert("a", "7")).await;
+        one.execute(&account_insert("a", "7")).await;
     }
     let mut connection = fixture.connection().await;
     for path in ["pg_catalog".to_owned(), other.schema.clone()] {
@@ -110,7 +113,7 @@ async fn the_slot_follows_in_sessions_with_another_search_path() {
 async fn an_unknown_lane_is_refused_in_updates_by_hand() {
     let Some(fixture) = Fixture::new().await else { return };
     fixture.store().await;
-    fixture.execute(&insert("a", "7")).await;
+    fixture.execute(&account_insert("a", "7")).await;
     let mut connection = fixture.connection().await;
     for lane in [-3, 0, 63] {
         let sql = format!("UPDATE outbox_event SET lane = {lane}");
@@ -144,9 +147,9 @@ async fn tables_with_a_generated_slot_are_upgraded() {
     let script = store.schema_sql();
     let (before, _) = script.split_once("-- Makes inserts cheaper.").expect("the fifth migration");
     fixture.execute(&format!("{before}COMMIT")).await;
-    fixture.execute(&insert("a", "7")).await;
+    fixture.execute(&account_insert("a", "7")).await;
     assert_eq!(store.migrate().await.unwrap(), Migrated { from: 4, to: 6 });
-    store.write(Write { rows: vec![event("b", "7")], now: None }).await.unwrap();
+    store.write(Write { rows: vec![account_row("b", "7")], now: None }).await.unwrap();
     assert_eq!(fixture.number(MISPLACED).await, 0);
     assert_eq!(fixture.number("SELECT count(DISTINCT slot) FROM outbox_event").await, 1);
     let checks =

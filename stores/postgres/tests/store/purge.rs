@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::port::{Admin, Purge, PurgeStatus, Replay, Select};
+use pillarbox_conformance::account_insert;
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::{Pooler, PostgresStore};
 
-use crate::kit::{Fixture, id, insert, run};
+use crate::kit::{Fixture, id, run};
 
 const DIED: &str = "UPDATE outbox_event SET status = 3, attempts = 10, last_error = 'no', done_at = now() - interval '40 days'";
 const REPLAYED: &str =
@@ -16,7 +17,7 @@ const REPLAYED: &str =
 async fn with_a_dead_row() -> Option<(Fixture, PostgresStore)> {
     let fixture = Fixture::new().await?;
     let store = fixture.store().await;
-    fixture.execute(&format!("{}; {DIED}", insert("a", "1"))).await;
+    fixture.execute(&format!("{}; {DIED}", account_insert("a", "1"))).await;
     Some((fixture, store))
 }
 
@@ -117,6 +118,6 @@ async fn one_process_at_a_time_purges_in_its_turn() {
     };
     let (purged, ()) = tokio::join!(first, second);
     assert_eq!(purged.unwrap(), 1);
-    fixture.execute(&format!("{}; {DIED}", insert("b", "1"))).await;
+    fixture.execute(&format!("{}; {DIED}", account_insert("b", "1"))).await;
     assert_eq!(fixture.beside().purge_in_turn(purge()).await.unwrap(), 1, "the turn is over");
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use pillarbox::Outbox;
+use pillarbox_conformance::account_insert;
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, query};
 use pillarbox_postgres::{Pooler, PostgresStore};
 
-use crate::kit::{Fixture, Seen, insert};
+use crate::kit::{Fixture, Seen};
 
 const LEASE: Duration = Duration::from_secs(3);
 /// How far the only node has been renewed since it joined, in leases, as long as it is the same node.
@@ -30,7 +31,7 @@ async fn an_exhausted_pool_stops_neither_heartbeats_nor_settles() {
     }
     for renewed in 2..=3 {
         let id = renewed.to_string();
-        fixture.execute(&insert(&id, &id)).await;
+        fixture.execute(&account_insert(&id, &id)).await;
         fixture
             .until(&format!("SELECT count(*) FROM outbox_event WHERE event_id = '{id}' AND status = 1"), 1)
             .await;

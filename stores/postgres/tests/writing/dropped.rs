@@ -1,10 +1,7 @@
 //! Calls that are dropped half way: whatever they had begun is over before the connection serves someone else.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-
 use pillarbox::port::{Begin, CommitError, StoreError};
+use pillarbox_conformance::within;
 use pillarbox_postgres::sqlx::query;
 use pillarbox_postgres::tokio_postgres::error::SqlState;
 use tokio::time::timeout;
@@ -70,23 +67,4 @@ async fn write_two<S: Begin>(store: &S, id: &str) -> Result<(), StoreError> {
     committed.map(drop).map_err(|error| match error {
         CommitError::Refused(error) | CommitError::Unknown(error) => error,
     })
-}
-
-/// Polls a call so many times and drops it; what it answered, if that was enough.
-async fn within<T>(steps: usize, call: impl Future<Output = T>) -> Option<T> {
-    let mut call = pin!(call);
-    let mut left = steps;
-    poll_fn(move |context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            // The last step was not enough: it goes no further.
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }

@@ -146,12 +146,6 @@ fn a_leader_steps_from_group_to_group_by_the_index() {
 }
 
 #[test]
-fn every_statement_in_the_files_is_used() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql").as_ref();
-    assert_eq!(pillarbox_store_kit::undeclared(folder, Sql::DECLARED).unwrap(), [""; 0]);
-}
-
-#[test]
 fn every_statement_is_understood_and_opens_with_its_purpose() {
     for (topic, name) in Sql::DECLARED.iter().copied().flatten() {
         // What makes the tables was run already.

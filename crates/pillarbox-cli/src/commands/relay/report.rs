@@ -21,11 +21,8 @@ pub(super) fn start_line(source: &SourceConfig) -> String {
     if !source.enabled {
         return format!("{}: {from} is not delivered: enabled = false", source.name);
     }
-    let groups = counted(source.max_concurrent_groups as u64, "group");
-    format!(
-        "{}: {from} to {to}, {groups} at once, up to {} events a batch",
-        source.name, source.api_batch_size
-    )
+    let groups = counted(source.engine.workers as u64, "group");
+    format!("{}: {from} to {to}, {groups} at once, up to {} events a batch", source.name, source.engine.batch)
 }
 
 /// Whether a source delivers to standard output, which then must contain nothing else.

@@ -83,7 +83,7 @@ impl FailureLog {
         let over =
             |failing: &mut Failing| failing.accepted && now.saturating_duration_since(failing.last) >= quiet;
         let ended = self.failing.take_if(over)?;
-        // A failure that nobody was told of ends without a word, too.
+        // A failure that was never reported ends without a report, too.
         ended.told.map(|_| FailureNews::Recovered {
             failed_requests: ended.requests,
             failed_for: now.saturating_duration_since(ended.since),

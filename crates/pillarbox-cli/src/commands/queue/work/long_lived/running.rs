@@ -278,7 +278,7 @@ impl RareNote {
 
 fn strange_lines(lines: u64) -> String {
     format!(
-        "the command wrote {lines} line(s) that are no verdicts on its messages, which are ignored; its standard \
+        "the command wrote {lines} line(s) that are not verdicts on its messages, which are ignored; its standard \
          output is for verdicts only"
     )
 }

@@ -1,4 +1,14 @@
--- Reading pending rows in order, the last sequence number, and promoting due rows.
+-- Rows: inserting them, reading pending rows in order, drawing sequence numbers, and promoting due rows.
+
+-- name: insert
+-- Inserts one row unless its message id exists; under the caller's write lock.
+INSERT INTO {event} ({text_columns}, available_at, created_at, lane, occurred_at, due_at, expires_at, payload_bytes)
+VALUES ({text_params}, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING
+
+-- name: written
+-- The row that has this message id; no lock.
+SELECT event_id, seq, lane IS -1 FROM {event} WHERE message_id = ?1 AND message_id IS NOT NULL
 
 -- name: fetch_slots
 -- Pending rows of the slots in a mask and the lanes in a list, above a sequence number, without contents
