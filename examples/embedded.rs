@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use pillarbox::port::{Admin, TransactError};
+use pillarbox::port::{Admin, StatusCounts, TransactError};
 use pillarbox::rules::Exponential;
 use pillarbox::{Event, EventType, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
@@ -75,7 +75,7 @@ async fn run(file: &Path) -> anyhow::Result<Vec<u32>> {
     outbox.close().await;
 
     let stats = store.stats().await?;
-    let [new, done, retry, dead] = stats.by_status;
+    let StatusCounts { new, retry, done, dead } = stats.events;
     println!("in the table: {new} new, {done} done, {retry} to be tried again, {dead} dead");
     Ok(numbers)
 }
@@ -104,6 +104,6 @@ mod tests {
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 3, 4]);
         let stats = SqliteStore::open(&file).unwrap().stats().await.unwrap();
-        assert_eq!((stats.by_status, stats.nodes), ([0, 3, 0, 0], 0));
+        assert_eq!((stats.by_status(), stats.nodes), ([0, 3, 0, 0], 0));
     }
 }

@@ -99,7 +99,7 @@ async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
         sent.extend(mails.recv().await);
     }
     worker.close().await;
-    let [_, done, _, _] = queue.store().stats().await?.by_status;
+    let done = queue.stats().await?.queue.done;
     println!("{done} messages are done");
     Ok(sent)
 }
@@ -117,6 +117,6 @@ mod tests {
         sent.sort_unstable();
         assert_eq!(sent, ["ann@example.org", "bob@example.org", "carl@example.org"]);
         let stats = SqliteStore::open(&file).unwrap().stats().await.unwrap();
-        assert_eq!(stats.by_status, [0, 3, 0, 0]);
+        assert_eq!(stats.by_status(), [0, 3, 0, 0]);
     }
 }

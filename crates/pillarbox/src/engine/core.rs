@@ -220,11 +220,12 @@ impl Core {
     }
 
     pub(crate) fn health(&self, now: Instant) -> EngineHealth {
+        let open = self.phase != Phase::Stopped;
         EngineHealth {
-            member: self.node.lane.is_some() && self.node.has_lease(now),
-            node: self.node.id(),
-            first: self.slots.holds(Slot(0)),
-            slots: self.slots.groups_held(),
+            member: open && self.node.lane.is_some() && self.node.has_lease(now),
+            node: self.node.id().filter(|_| open),
+            first: open && self.slots.holds(Slot(0)),
+            slots: if open { self.slots.groups_held() } else { 0 },
             breaker_open: self.breaker.is_open(),
             next_attempt: self.next_attempt(now),
             in_memory: self.buffer.hot_rows() + self.buffer.cold_rows(),

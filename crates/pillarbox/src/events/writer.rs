@@ -9,7 +9,7 @@ use super::hook::{Hooks, Moment};
 use super::receipt::{Confirmed, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
-use crate::engine::{Reservation, Shared};
+use crate::engine::{EngineHealth, Reservation, Shared};
 use crate::model::{Event, EventId, IntoEvents, Lane, Limits, NewRow, Placement, When, Written};
 use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, StoreError, Table, WriteOn, WriteSql};
 
@@ -72,6 +72,11 @@ impl<S: Table> Writer<S> {
     pub(super) fn with_engine(mut self, engine: Arc<Shared>) -> Self {
         self.engine = Some(engine);
         self
+    }
+
+    /// The state of the engine that delivers committed events; `None` if another process delivers.
+    pub(super) fn health(&self) -> Option<EngineHealth> {
+        Some(self.engine.as_ref()?.with(|core| core.health(Instant::now())))
     }
 
     /// The store this writer writes to.

@@ -13,8 +13,8 @@ use crate::model::{
     EVENT_TYPE_MAX, Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written, limits,
 };
 use crate::port::{
-    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, OnDone, Outcome,
-    Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
+    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, Migrated, OnDone, Outcome,
+    Reap, Select, Settle, Settled, Stats, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -150,6 +150,16 @@ impl<S: Store> Queue<S> {
     pub async fn ready(&self) -> Result<(), StoreError> {
         let Some(deployed) = &self.deployed else { return Ok(()) };
         deployed.get_or_try_init(async || self.store.admin().migrate().await.map(drop)).await.map(|&()| ())
+    }
+
+    /// Creates the tables, or upgrades them. Safe to repeat; needs the rights to do so.
+    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
+        self.store.admin().migrate().await
+    }
+
+    /// Counts messages, and the events in the same table, by status, and the age of the oldest row that is due.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        self.store.admin().stats().await
     }
 
     /// The store of this queue.

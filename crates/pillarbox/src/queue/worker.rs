@@ -293,6 +293,13 @@ impl Worker {
         let _ = self.idleness.clone().wait_for(|idleness| *idleness >= least).await;
     }
 
+    /// Waits until this future ends, such as a signal or a server that stops on one, and closes the worker.
+    pub async fn run_until<F: IntoFuture>(&self, end: F) -> F::Output {
+        let output = end.into_future().await;
+        self.close().await;
+        output
+    }
+
     /// Stops claiming, waits for handlers for at most the drain time, then
     /// releases the remaining messages. Idempotent.
     pub async fn close(&self) {

@@ -283,7 +283,7 @@ impl Begin for Watched {
 
 impl Admin for Watched {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        self.inner.migrate()
+        self.through("migrate", self.inner.migrate())
     }
 
     fn schema_sql(&self) -> String {
