@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pillarbox::port::Admin;
 use pillarbox::queue::{Handler, Message};
 use pillarbox::rules::Fixed;
 use pillarbox::{Event, Failure, Queue};
@@ -77,9 +76,8 @@ async fn main() -> anyhow::Result<()> {
 
 /// Enqueues three mails, works on them, and tells to whom they went.
 async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
-    let store = SqliteStore::open(file)?;
-    store.migrate().await?;
-    let queue = Queue::new(store);
+    let queue = Queue::new(SqliteStore::open(file)?);
+    queue.migrate().await?;
     queue.transaction(|tx| tx.execute_batch("create table sent_mail (message_id text primary key)")).await?;
     let (sent, mut mails) = mpsc::channel(16);
     let handler = SendMail { queue: queue.clone(), server_is_down_for: AtomicU32::new(1), sent };
@@ -106,6 +104,8 @@ async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use pillarbox::port::Admin;
+
     use super::*;
 
     /// OBX-204, OBX-058, PBX-025

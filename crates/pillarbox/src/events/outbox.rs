@@ -8,13 +8,17 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::builder::{Composition, OutboxBuilder};
-use super::{BlockingTransaction, DeadEvents, Purger, Receipt, ScopeError, Transaction, WriteError, Writer};
+use super::{
+    BlockingTransaction, Current, DeadEvents, Purger, Receipt, ScopeError, TaskContext, Transaction,
+    TransactionContext, WriteError, Writer,
+};
 use crate::engine::{Engine, EngineHealth, is_empty};
 use crate::model::{EventId, IntoEvents};
 use crate::port::{
-    Begin, BlockingWriteOn, Cancel, Insert, Stats, Store, StoreError, Table, Transact, TransactError, WriteOn,
-    WriteSql,
+    Begin, BlockingWriteOn, Cancel, Insert, Stats, Store, StoreError, Table, Transact, TransactError,
+    WriteOn, WriteSql,
 };
+use crate::queue::Queue;
 
 /// The first pause of [`Outbox::drained`] between two looks at the database.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
@@ -63,6 +67,13 @@ impl<S: Store> Outbox<S> {
     /// Any number of processes can share the store.
     pub fn ordered(store: S) -> OutboxBuilder<S> {
         Self::delivering(Composition::Ordered, store)
+    }
+
+    /// The queue in the same tables. Its workers look at once for messages that transactions of this outbox
+    /// [enqueue](Transaction::enqueue).
+    #[must_use]
+    pub fn queue(&self) -> Queue<S> {
+        Queue::beside(&self.writer)
     }
 
     fn delivering(composition: Composition, store: S) -> OutboxBuilder<S> {
@@ -209,6 +220,13 @@ impl<S: Begin> Outbox<S> {
     /// Opens a transaction of the driver that also accepts events.
     pub async fn begin(&self) -> Result<Transaction<S>, StoreError> {
         self.writer.begin().await
+    }
+
+    /// The transaction of the scope that runs this code, locked until the guard is dropped.
+    ///
+    /// Fails immediately with [`WriteError::NoTransaction`] if there is none.
+    pub async fn current(&self) -> Result<Current<S>, WriteError> {
+        TaskContext.current().await
     }
 
     /// Runs a future with a transaction as its context: commits if it returns `Ok`, rolls

@@ -336,6 +336,11 @@ impl Begin for MemoryStore {
 
     async fn commit(&self, tx: MemoryTransaction) -> Result<(), CommitError> {
         tx.commit().map_err(CommitError::Refused)
+    type Conn = MemoryTransaction;
+
+    fn conn(tx: &mut MemoryTransaction) -> &mut MemoryTransaction {
+        tx
+    }
     }
 
     fn rollback(&self, tx: MemoryTransaction) -> StoreFuture<'_, ()> {

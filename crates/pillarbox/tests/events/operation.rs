@@ -141,7 +141,7 @@ async fn a_worker_runs_until_a_signal_and_claims_nothing_more() {
     let store = Watched::new();
     let queue = Queue::new(store.clone());
     queue.enqueue(event("a")).await.unwrap();
-    let handler = |_: Message| async { Ok::<_, Failure>(()) };
+    let handler = |_: Message| async { Ok(()) };
     let worker = queue.worker().handler("t", handler).start().unwrap();
     worker.run_until(worker.wait_drained()).await;
     assert_eq!(store.status("a").await, Some(Status::Done));

@@ -22,7 +22,7 @@ async fn closing_ends_the_purge_first_then_reading_then_delivery() {
         .listener("t", move |event: Event| {
             note.note(event);
             let wait = Arc::clone(&wait);
-            async move { wait.acquire().await.map(|permit| permit.forget()) }
+            async move { Ok(wait.acquire().await.map(|permit| permit.forget())?) }
         })
         .purge(PurgeSettings { interval: Duration::from_secs(1), ..PurgeSettings::default() })
         .start()

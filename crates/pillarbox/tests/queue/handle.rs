@@ -215,7 +215,7 @@ async fn a_worker_takes_the_settings_of_its_queue() {
     let fails_first = move |message: Message| {
         let failed = message.retry_count() == 0;
         noted.add(message);
-        std::future::ready(if failed { Err(std::fmt::Error) } else { Ok(()) })
+        std::future::ready(if failed { Err("no".into()) } else { Ok(()) })
     };
     let worker = queue.worker().handler("a", fails_first).start().unwrap();
     let id = queue.enqueue(message("a")).await.unwrap().message;

@@ -24,7 +24,7 @@ async fn a_fan_out_ends_in_one_message() {
             let seen = seen.clone();
             async move {
                 seen.add(message);
-                Ok::<_, std::fmt::Error>(())
+                Ok(())
             }
         }
     };
@@ -57,7 +57,7 @@ async fn a_continuation_of_a_step_completed_by_its_handler_waits_for_no_poll() {
             let mut tx = queue.store().begin().await?;
             queue.complete_on(&mut tx, &message).await?;
             queue.store().commit(tx).await?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            Ok(())
         }
     };
     let began = tokio::time::Instant::now();
@@ -65,7 +65,7 @@ async fn a_continuation_of_a_step_completed_by_its_handler_waits_for_no_poll() {
         let seen = seen.clone();
         move |message: Message| {
             seen.add(message);
-            std::future::ready(Ok::<_, std::fmt::Error>(()))
+            std::future::ready(Ok(()))
         }
     };
     let builder = queue.worker().poll_interval(secs(3_600)).handler("step", complete);
