@@ -26,9 +26,10 @@ use super::state::settings::EngineSettings;
 use super::state::settle_queue::{SettleQueue, Unsettled};
 use super::state::slots::Slots;
 use super::tally::Tally;
-use super::tasks::caught::CaughtPolicy;
+use super::tasks::caught::{CaughtPolicy, called};
 use crate::model::{GroupKey, Lane, NodeId, Slot};
 use crate::port::{ByteLimits, Change, DeliveryPath, Fence, Outcome};
+use crate::rules::attempts_within;
 
 /// Maximum number of groups in memory; reading waits while there are more.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -117,6 +118,11 @@ pub(super) fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<In
 impl Core {
     /// Creates the state of an engine without a node, which delivers only the events passed to it.
     pub(crate) fn new(mut settings: EngineSettings, seed: u64) -> Self {
+        if let Some(time) = settings.give_up_after
+            && let Ok(attempts) = called(|| attempts_within(&*settings.retry, time))
+        {
+            settings.max_attempts = attempts;
+        }
         settings.retry = Arc::new(CaughtPolicy(settings.retry));
         Self {
             rng: fastrand::Rng::with_seed(seed),

@@ -92,6 +92,10 @@ impl<S: Table> OutboxBuilder<S> {
         buffer_bytes(buffer_bytes: usize) => settings.buffer_bytes = buffer_bytes;
         /// Number of failed attempts after which an event is dead. Default: 10.
         max_attempts(max_attempts: u32) => settings.max_attempts = max_attempts;
+        /// In place of `max_attempts`: as many attempts as the retry policy makes in about this time.
+        ///
+        /// For days, use delays that grow further: `.retry(Exponential::patient()).give_up_after(…)`.
+        give_up_after(time: Duration) => settings.give_up_after = Some(time);
         /// How long shutdown keeps delivering buffered events before it releases the rest. Default: 5 s.
         drain_timeout(drain_timeout: Duration) => settings.drain = drain_timeout;
         /// Deadline of one delivery; a delivery that exceeds it has failed. Default: 5 min.

@@ -162,6 +162,10 @@ impl<S: Store> WorkerBuilder<S> {
         deadline(deadline: Duration) => deadline = Some(deadline);
         /// Number of failed attempts after which a message is dead. Default: 10.
         max_attempts(attempts: u32) => settings.max_attempts = attempts;
+        /// In place of `max_attempts`: as many attempts as the retry policy makes in about this time.
+        ///
+        /// For days, use delays that grow further: `.retry(Doubling::patient()).give_up_after(…)`.
+        give_up_after(time: Duration) => settings.give_up_after = Some(time);
         /// Backoff between attempts. Default: 2, 4, 8 … up to 60 s.
         retry(policy: impl RetryPolicy + 'static) => settings.retry = Arc::new(policy);
         /// Whether done messages are kept or deleted. Default: kept until the purge.

@@ -7,6 +7,7 @@ mod members;
 mod share;
 mod transition;
 
+pub(crate) use backoff::{ATTEMPTS_MAX, attempts_within};
 pub use backoff::{Doubling, Exponential, Fixed, RetryPolicy};
 pub use held::{Head, held_after};
 pub use lease::Lease;
