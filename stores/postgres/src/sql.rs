@@ -411,7 +411,7 @@ statements! {
         fetch: fetch_slots, fetch_ranges, fetch_group, fetch_due, fetch_large, horizon, clock, next_due, later_due, promote;
         claim: claim, due_topics, reap;
         settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_delete, claimed_renew;
-        membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_publish, slots_take,
+        membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_left, node_publish, slots_take,
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;

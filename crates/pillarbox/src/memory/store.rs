@@ -44,6 +44,7 @@ pub(super) struct Shared {
     max_rows: usize,
     state: Mutex<State>,
     written: watch::Sender<u64>,
+    left: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -126,6 +127,7 @@ impl MemoryStore {
             max_rows: options.max_rows,
             state: Mutex::new(State::new(options.has_leader)),
             written: watch::Sender::new(0),
+            left: watch::Sender::new(0),
         }))
     }
 
@@ -214,6 +216,7 @@ impl Table for MemoryStore {
     fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.0.lock().leave(node);
+            self.0.left.send_modify(|count| *count += 1);
             Ok(())
         })
     }
@@ -228,6 +231,10 @@ impl Table for MemoryStore {
 
     fn wakeups(&self) -> Option<Wakeups> {
         Some(Wakeups(self.0.written.subscribe()))
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        Some(Wakeups(self.0.left.subscribe()))
     }
 }
 
@@ -329,6 +336,11 @@ impl WriteOn<MemoryTransaction> for MemoryStore {
 
 impl Begin for MemoryStore {
     type Tx = MemoryTransaction;
+    type Conn = MemoryTransaction;
+
+    fn conn(tx: &mut MemoryTransaction) -> &mut MemoryTransaction {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, MemoryTransaction> {
         Box::pin(async move { Ok(MemoryTransaction::begin(&self.0)) })
@@ -336,11 +348,6 @@ impl Begin for MemoryStore {
 
     async fn commit(&self, tx: MemoryTransaction) -> Result<(), CommitError> {
         tx.commit().map_err(CommitError::Refused)
-    type Conn = MemoryTransaction;
-
-    fn conn(tx: &mut MemoryTransaction) -> &mut MemoryTransaction {
-        tx
-    }
     }
 
     fn rollback(&self, tx: MemoryTransaction) -> StoreFuture<'_, ()> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pillarbox::model::{GroupKey, Status};
+use pillarbox::model::{GroupKey, NodeId, Status};
 use pillarbox::port::{Admin, GroupAction, GroupChange, StatusCounts};
 use pillarbox::queue::Message;
 use pillarbox::{Event, Failure, Outbox, Queue};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{advance, timeout};
+use tokio::time::{Instant, advance, timeout};
 
 use crate::kit::{NEVER, Seen, Watched, event, seen::commit};
 
@@ -149,4 +149,28 @@ async fn a_worker_runs_until_a_signal_and_claims_nothing_more() {
     queue.enqueue(event("b")).await.unwrap();
     advance(Duration::from_secs(60)).await;
     assert_eq!((store.count("claim"), store.status("b").await), (claims, Some(Status::New)));
+}
+
+/// PBX-218
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_tells_the_others_which_take_its_slots_at_once() {
+    let store = Watched::new();
+    let start = async || {
+        let builder = Outbox::ordered(store.clone()).listener("t", Seen::new().listener());
+        builder.lease(Duration::from_secs(600)).start().await.unwrap()
+    };
+    let (leaves, stays) = (start().await, start().await);
+    let node = |outbox: &Outbox<Watched>| outbox.health().and_then(|health| health.node).unwrap();
+    let (gone, there) = (node(&leaves), node(&stays));
+    let holds = async |node: NodeId| {
+        let nodes = store.inner.nodes().await.unwrap();
+        nodes.iter().find(|info| info.node == node).map_or(0, |info| info.slots)
+    };
+    store.until_that(async || (holds(gone).await == holds(there).await).then_some(())).await;
+    let half = holds(there).await;
+    let began = Instant::now();
+    leaves.close().await;
+    store.until_that(async || (holds(there).await > half).then_some(())).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    stays.close().await;
 }

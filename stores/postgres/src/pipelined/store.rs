@@ -222,6 +222,10 @@ impl<K: Kind> Table for PipelinedTable<K> {
         self.store.wakeups()
     }
 
+    fn departures(&self) -> Option<Wakeups> {
+        self.store.departures()
+    }
+
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.store.shut_down()
     }

@@ -213,6 +213,10 @@ impl Table for Watched {
     fn wakeups(&self) -> Option<Wakeups> {
         self.inner.wakeups().filter(|_| self.tells)
     }
+
+    fn departures(&self) -> Option<Wakeups> {
+        self.inner.departures().filter(|_| self.tells)
+    }
 }
 
 impl Store for Watched {
