@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use pillarbox::port::{Admin, TransactError};
+use pillarbox::port::{StatusCounts, TransactError};
 use pillarbox::rules::Exponential;
 use pillarbox::{Event, EventType, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
@@ -33,12 +33,10 @@ async fn main() -> anyhow::Result<()> {
 
 /// Places four orders, one of which is rolled back; the numbers of the orders that were mailed, in the order of mails.
 async fn run(file: &Path) -> anyhow::Result<Vec<u32>> {
-    let store = SqliteStore::open(file)?;
-    store.migrate().await?;
-
     let (mailed, mut mails) = mpsc::channel(16);
     let mail_server_is_up = AtomicBool::new(false);
-    let outbox = Outbox::single_node(store.clone())
+    let outbox = Outbox::single_node(SqliteStore::open(file)?)
+        .migrate()
         .listener(ShopEvent::OrderPlaced, move |event: Event| {
             let up = mail_server_is_up.swap(true, Ordering::Relaxed);
             let mailed = mailed.clone();
@@ -74,8 +72,8 @@ async fn run(file: &Path) -> anyhow::Result<Vec<u32>> {
     }
     outbox.close().await;
 
-    let stats = store.stats().await?;
-    let [new, done, retry, dead] = stats.by_status;
+    let stats = outbox.stats().await?;
+    let StatusCounts { new, retry, done, dead } = stats.events;
     println!("in the table: {new} new, {done} done, {retry} to be tried again, {dead} dead");
     Ok(numbers)
 }
@@ -93,6 +91,8 @@ async fn place(outbox: &Outbox<SqliteStore>, order: Order) -> Result<(), Transac
 
 #[cfg(test)]
 mod tests {
+    use pillarbox::port::Admin;
+
     use super::*;
 
     /// EVT-170: the event of the order that was rolled back is never delivered, and a failed one comes again.
@@ -104,6 +104,6 @@ mod tests {
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 3, 4]);
         let stats = SqliteStore::open(&file).unwrap().stats().await.unwrap();
-        assert_eq!((stats.by_status, stats.nodes), ([0, 3, 0, 0], 0));
+        assert_eq!((stats.by_status(), stats.nodes), ([0, 3, 0, 0], 0));
     }
 }

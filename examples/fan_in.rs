@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pillarbox::model::JoinStatus;
-use pillarbox::port::Admin;
 use pillarbox::queue::{JoinBuilder, Message, Waiting};
 use pillarbox::{Event, Queue};
 use pillarbox_sqlite::SqliteStore;
@@ -22,9 +21,8 @@ async fn main() -> anyhow::Result<()> {
 
 /// The topics, in the order their handlers ran.
 async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
-    let store = SqliteStore::open(file)?;
-    store.migrate().await?;
-    let queue = Queue::new(store);
+    let queue = Queue::new(SqliteStore::open(file)?);
+    queue.migrate().await?;
 
     // Everything in one transaction: either the whole fan-out is there, or nothing of it.
     let planned = queue.clone();
@@ -51,7 +49,7 @@ async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
         let ran = ran.clone();
         worker = worker.handler(topic, move |message: Message| {
             let ran = ran.clone();
-            async move { ran.send(message.topic().to_owned()).await }
+            async move { Ok(ran.send(message.topic().to_owned()).await?) }
         });
     }
     let worker = worker.start()?;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pillarbox::port::Admin;
 use pillarbox::queue::{Handler, Message};
 use pillarbox::rules::Fixed;
 use pillarbox::{Event, Failure, Queue};
@@ -77,9 +76,8 @@ async fn main() -> anyhow::Result<()> {
 
 /// Enqueues three mails, works on them, and tells to whom they went.
 async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
-    let store = SqliteStore::open(file)?;
-    store.migrate().await?;
-    let queue = Queue::new(store);
+    let queue = Queue::new(SqliteStore::open(file)?);
+    queue.migrate().await?;
     queue.transaction(|tx| tx.execute_batch("create table sent_mail (message_id text primary key)")).await?;
     let (sent, mut mails) = mpsc::channel(16);
     let handler = SendMail { queue: queue.clone(), server_is_down_for: AtomicU32::new(1), sent };
@@ -99,13 +97,15 @@ async fn run(file: &Path) -> anyhow::Result<Vec<String>> {
         sent.extend(mails.recv().await);
     }
     worker.close().await;
-    let [_, done, _, _] = queue.store().stats().await?.by_status;
+    let done = queue.stats().await?.queue.done;
     println!("{done} messages are done");
     Ok(sent)
 }
 
 #[cfg(test)]
 mod tests {
+    use pillarbox::port::Admin;
+
     use super::*;
 
     /// OBX-204, OBX-058, PBX-025
@@ -117,6 +117,6 @@ mod tests {
         sent.sort_unstable();
         assert_eq!(sent, ["ann@example.org", "bob@example.org", "carl@example.org"]);
         let stats = SqliteStore::open(&file).unwrap().stats().await.unwrap();
-        assert_eq!(stats.by_status, [0, 3, 0, 0]);
+        assert_eq!(stats.by_status(), [0, 3, 0, 0]);
     }
 }

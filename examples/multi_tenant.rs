@@ -59,17 +59,14 @@ async fn run(folder: &Path) -> anyhow::Result<BTreeMap<String, u32>> {
     );
     tenants.refresh().await?;
     let (handled, mut orders) = mpsc::channel(16);
-    let worker =
-        tenants
-            .worker()
-            .poll_interval(Duration::from_millis(50))
-            .handler("order.created", move |message: Message| {
-                let handled = handled.clone();
-                async move {
-                    handled.send(message.event().json_as::<String>()?).await.map_err(anyhow::Error::from)
-                }
-            })
-            .start()?;
+    let worker = tenants
+        .worker()
+        .poll_interval(Duration::from_millis(50))
+        .handler("order.created", move |message: Message| {
+            let handled = handled.clone();
+            async move { Ok(handled.send(message.event().json_as::<String>()?).await?) }
+        })
+        .start()?;
 
     for tenant in ["acme", "globex", "acme"] {
         create_order(&tenants, tenant).await?;

@@ -46,7 +46,7 @@ async fn run(file: &Path) -> anyhow::Result<(Vec<Booking>, Vec<Booking>)> {
             .listener_for(Account, BankEvent::MoneyBooked, move |event: Event| {
                 let judged = judge(&event, &can_read, &flaky);
                 let arrived = arrived.clone();
-                async move { Ok::<_, Failure>(arrived.send(judged?).await?) }
+                async move { Ok(arrived.send(judged?).await?) }
             })
             .retry(Exponential { base: Duration::from_millis(50), max: Duration::from_secs(1) })
             .lease(Duration::from_millis(600))

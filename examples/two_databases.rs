@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use pillarbox::events::FacadeMetrics;
-use pillarbox::port::Admin;
 use pillarbox::{Event, EventType, Outbox};
 use pillarbox_sqlite::SqliteStore;
 use tokio::sync::mpsc;
@@ -31,8 +30,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn open(folder: &Path, name: &str, table: &'static str) -> anyhow::Result<SqliteStore> {
     let store = SqliteStore::builder(folder.join(format!("{name}.db"))).name(name).open()?;
-    store.migrate().await?;
-    let outbox = Outbox::writer_only(store.clone()).start().await?;
+    let outbox = Outbox::writer_only(store.clone()).migrate().start().await?;
     outbox.transaction(move |tx| tx.execute_batch(table)).await?;
     Ok(store)
 }
@@ -45,7 +43,7 @@ async fn run(folder: &Path, orders: u32) -> anyhow::Result<Vec<u32>> {
     let billing = Outbox::single_node(store)
         .listener(BillingEvent::InvoiceIssued, move |event: Event| {
             let mailed = mailed.clone();
-            async move { mailed.send(event.json_as::<u32>()?).await.map_err(anyhow::Error::from) }
+            async move { Ok(mailed.send(event.json_as::<u32>()?).await?) }
         })
         .metrics(Arc::new(FacadeMetrics::with_prefix("billing")))
         .start()
@@ -56,7 +54,7 @@ async fn run(folder: &Path, orders: u32) -> anyhow::Result<Vec<u32>> {
     let shop = Outbox::single_node(store)
         .listener(ShopEvent::OrderPlaced, move |event: Event| {
             let bills = bills.clone();
-            async move { bill(&bills, event).await }
+            async move { Ok(bill(&bills, event).await?) }
         })
         .metrics(Arc::new(FacadeMetrics::with_prefix("shop")))
         .start()

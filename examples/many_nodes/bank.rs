@@ -42,7 +42,7 @@ pub(crate) async fn book(outbox: &Outbox<PostgresStore>, bookings: i64) -> anyho
     let mut tx = outbox.begin().await?;
     let take = "UPDATE account SET booked = booked + 1 WHERE name = \
         (SELECT name FROM account WHERE booked < $1 AND NOT closed ORDER BY random() LIMIT 1 FOR UPDATE) RETURNING name, booked";
-    let booked: Option<(String, i64)> = sqlx::query_as(take).bind(bookings).fetch_optional(&mut **tx).await?;
+    let booked: Option<(String, i64)> = sqlx::query_as(take).bind(bookings).fetch_optional(tx.conn()).await?;
     if let Some((name, number)) = booked {
         tx.write(Event::json(BankEvent::MoneyBooked, &Booking { number })?.aggregate(Account, name))?;
     }

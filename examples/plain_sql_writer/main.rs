@@ -7,7 +7,6 @@ use std::env;
 use std::time::Duration;
 
 use anyhow::Context;
-use pillarbox::port::Admin;
 use pillarbox::{Event, Outbox};
 use pillarbox_postgres::PostgresStore;
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -41,13 +40,12 @@ async fn main() -> anyhow::Result<()> {
 
 /// Delivers what others write: each type that is expected has a listener, and each aggregate keeps its order.
 async fn deliver(pool: &PgPool, arrived: mpsc::Sender<Event>) -> anyhow::Result<Outbox<PostgresStore>> {
-    let store = PostgresStore::new(pool.clone());
-    store.migrate().await?;
     let hand_on = move |event: Event| {
         let arrived = arrived.clone();
-        async move { arrived.send(event).await }
+        async move { Ok(arrived.send(event).await?) }
     };
-    let outbox = Outbox::ordered(store)
+    let outbox = Outbox::ordered(PostgresStore::new(pool.clone()))
+        .migrate()
         .listener("OrderPlaced", hand_on.clone())
         .listener("OrderPaid", hand_on)
         // Writers that do not NOTIFY are found by polling.

@@ -15,7 +15,6 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use pillarbox::port::Admin;
 use pillarbox::{EventType, Outbox};
 use pillarbox_postgres::PostgresStore;
 use sqlx::Executor;
@@ -77,10 +76,9 @@ async fn serve(
     notifier: Notifier,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let store = PostgresStore::new(pool.clone());
-    store.migrate().await.context("the outbox has no tables")?;
     pool.execute(TABLES).await.context("the shop has no tables")?;
-    let outbox = Outbox::single_node(store)
+    let outbox = Outbox::single_node(PostgresStore::new(pool.clone()))
+        .migrate()
         .listener(ShopEvent::OrderPlaced, notifier.with(pool.clone()))
         .label("rest_orders")
         .start()
@@ -93,8 +91,7 @@ async fn serve(
         .route("/healthz", get(health))
         .fallback(async || OrderResponse::error(StatusCode::NOT_FOUND, "there is nothing here"))
         .with_state(shop);
-    let served = axum::serve(socket, routes).with_graceful_shutdown(stop).await;
-    outbox.close().await;
+    let served = outbox.run_until(axum::serve(socket, routes).with_graceful_shutdown(stop)).await;
     pool.close().await;
     Ok(served?)
 }

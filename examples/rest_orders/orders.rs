@@ -52,7 +52,7 @@ async fn book(shop: &Shop, order: NewOrder) -> Result<i64, OrderResponse> {
         .bind(&order.customer)
         .bind(&order.product)
         .bind(order.pieces)
-        .fetch_optional(&mut **tx)
+        .fetch_optional(tx.conn())
         .await
         .map_err(OrderResponse::unavailable)?;
     let id = id.ok_or_else(|| {
@@ -64,7 +64,7 @@ async fn book(shop: &Shop, order: NewOrder) -> Result<i64, OrderResponse> {
     tx.write(event.aggregate(Order, id)).map_err(OrderResponse::unavailable)?;
 
     let take = "UPDATE stock SET pieces = pieces - $2 WHERE product = $1 AND pieces >= $2";
-    let taken = sqlx::query(take).bind(&order.product).bind(order.pieces).execute(&mut **tx).await;
+    let taken = sqlx::query(take).bind(&order.product).bind(order.pieces).execute(tx.conn()).await;
     if taken.map_err(OrderResponse::unavailable)?.rows_affected() == 0 {
         return Err(OrderResponse::error(StatusCode::CONFLICT, "there are not so many pieces left"));
     }

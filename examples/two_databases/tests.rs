@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use pillarbox::port::Admin;
 
 use super::*;
 
@@ -22,7 +23,7 @@ fn each_outbox_delivers_and_counts_its_own_events() {
         assert_eq!(board.count(&format!("{name}.dispatch.success")), 3);
         assert_eq!(board.count(&format!("{name}.enqueue.hot")), 3);
         let store = SqliteStore::open(folder.path().join(format!("{name}.db"))).unwrap();
-        assert_eq!(runtime.block_on(store.stats()).unwrap().by_status, [0, 3, 0, 0]);
+        assert_eq!(runtime.block_on(store.stats()).unwrap().by_status(), [0, 3, 0, 0]);
     }
 }
 

@@ -11,6 +11,7 @@ use pillarbox::port::{
     Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreFuture, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
+use pillarbox_postgres::sqlx::{Postgres, Transaction};
 
 /// How settles are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl Store for Watched {
     }
 }
 
-type Tx = <PostgresStore as Begin>::Tx;
+type Tx = Transaction<'static, Postgres>;
 
 impl WriteOn<Tx> for Watched {
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
@@ -140,6 +141,11 @@ impl WriteOn<Tx> for Watched {
 
 impl Begin for Watched {
     type Tx = Tx;
+    type Conn = Tx;
+
+    fn conn(tx: &mut Tx) -> &mut Tx {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, Tx> {
         self.store.begin()

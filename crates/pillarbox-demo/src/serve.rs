@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use pillarbox::model::Status;
 use pillarbox::port::Table;
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::interrupts::Interrupts;
@@ -35,8 +34,7 @@ pub(crate) async fn stay(
     screen.tell("interrupted: the last orders are delivered");
     shop.receiver().all_arrived(TO_ARRIVE).await;
     let stats = shop.store().admin().stats().await?;
-    let held = [Status::New, Status::Retry, Status::Dead];
-    ending.waiting = held.iter().map(|status| stats.by_status[usize::from(status.code())]).sum();
+    ending.waiting = stats.events.pending() + stats.events.dead;
     Ok(())
 }
 

@@ -37,8 +37,7 @@ impl Left {
     pub(crate) async fn count(store: &AnyTable, ungrouped: Ungrouped) -> Result<Self, StoreError> {
         let shares = store.items().is_some() && ungrouped == Ungrouped::Default;
         let stats = store.admin().stats().await?;
-        let pending = |status: Status| stats.by_status[usize::from(status.code())];
-        let pending = pending(Status::New) + pending(Status::Retry);
+        let pending = stats.events.pending();
         let (mut held, mut delayed) = (0, stats.delayed);
         if pending > 0 {
             let mut page = HeldGroups { after: None, limit: GROUPS_PAGE };
@@ -61,8 +60,8 @@ impl Left {
                 }
             }
         }
-        let queued = stats.queued;
-        let waiting = pending.saturating_sub(held + delayed + queued);
+        let queued = stats.queue.pending();
+        let waiting = pending.saturating_sub(held + delayed);
         Ok(Self { waiting, held, delayed, queued, beside: 0 })
     }
 }

@@ -6,7 +6,6 @@
 mod admin;
 mod brake;
 pub mod config;
-mod empty;
 mod error;
 mod failures;
 mod left;

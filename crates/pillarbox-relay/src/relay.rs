@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use pillarbox::engine::{Ungrouped, is_empty};
+use pillarbox::model::GroupKey;
 use pillarbox::port::StoreError;
 use pillarbox_admin::{AdminApi, AdminServer, LastFailure, SourceCounts, SourceStatus};
 use pillarbox_sinks::LineWriter;
@@ -15,7 +17,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::RelaySources;
 use crate::config::{AdminConfig, Problem, Problems, RelayConfig};
-use crate::empty::is_empty;
 use crate::error::{RelayStartError, SourceError};
 use crate::left::{Left, pending};
 use crate::metrics::{Exporter, Reading};
@@ -163,7 +164,9 @@ impl Relay {
                 if drained.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
-                match is_empty(&drained.store, source.config.engine.ungrouped).await {
+                let shares = drained.store.items().is_some() && source.config.engine.ungrouped == Ungrouped::Default;
+                let shared = shares.then(|| GroupKey::new(Ungrouped::GROUP));
+                match is_empty(&*drained.store, shared).await {
                     Ok(true) => {}
                     Ok(false) => return false,
                     Err(error) => {

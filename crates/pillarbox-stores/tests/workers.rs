@@ -313,7 +313,7 @@ async fn until_none(pool: &PgPool, schema: &str, like: &str) -> Result<(), Strin
 async fn check(pool: &PgPool, queue: &Queue<PostgresStore>, schema: &str) -> Result<(), Anything> {
     let stats = queue.store().stats().await?;
     let all = (MESSAGES + JOINS) as u64;
-    assert_eq!(stats.by_status, [0, all, 0, 0], "everything is done, and nothing else is there");
+    assert_eq!(stats.by_status(), [0, all, 0, 0], "everything is done, and nothing else is there");
     let settled: Vec<(String, i64, Option<String>)> = query_as(AssertSqlSafe(format!(
         "SELECT event_id, count(*), min(owner) FROM {schema}.settled GROUP BY event_id"
     )))

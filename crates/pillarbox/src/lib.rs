@@ -21,5 +21,5 @@ pub use events::{Failure, Outbox, WriteError, Writer};
 pub use model::{AggregateType, Event, EventPayload, EventType, Global};
 #[cfg(feature = "derive")]
 pub use pillarbox_derive::{AggregateType, EventPayload, EventType};
-pub use port::Delivery;
+pub use port::{Delivery, Stats};
 pub use queue::Queue;

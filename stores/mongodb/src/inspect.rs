@@ -104,25 +104,33 @@ pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, DriverError> {
     let minute_ago = us(earlier(now, MINUTE));
     let is = |field: &str, value: i32| doc! { "$eq": [format!("${field}"), value] };
     let count = |condition: Document| doc! { "$sum": { "$cond": [condition, 1, 0] } };
+    let message = |status: Status| doc! { "$and": [is("slot", -2), is("status", code(status))] };
     let due = doc! { "$cond": [{ "$lte": ["$available_at", us(now)] }, "$created_at", Bson::Null] };
     let waiting = doc! {
         "_id": Bson::Null,
         "new": count(is("status", code(Status::New))),
         "retry": count(is("status", code(Status::Retry))),
         "delayed": count(is("slot", -1)),
-        "queued": count(is("slot", -2)),
+        "queue_new": count(message(Status::New)),
+        "queue_retry": count(message(Status::Retry)),
         "oldest": { "$min": due },
     };
     if let Some(found) = group(call, doc! { "status": pending() }, waiting).await? {
-        stats.by_status[0] = number(&found, "new");
-        stats.by_status[2] = number(&found, "retry");
+        (stats.queue.new, stats.queue.retry) = (number(&found, "queue_new"), number(&found, "queue_retry"));
+        stats.events.new = number(&found, "new") - stats.queue.new;
+        stats.events.retry = number(&found, "retry") - stats.queue.retry;
         stats.delayed = number(&found, "delayed");
-        stats.queued = number(&found, "queued");
         stats.oldest = whole(&found, "oldest").map(|written| until(from_us(written), now));
     }
-    let done = doc! { "_id": Bson::Null, "n": { "$sum": 1 }, "last": count(doc! { "$gt": ["$done_at", minute_ago] }) };
+    let done = doc! {
+        "_id": Bson::Null,
+        "n": { "$sum": 1 },
+        "queue": count(is("slot", -2)),
+        "last": count(doc! { "$gt": ["$done_at", minute_ago] }),
+    };
     if let Some(found) = group(call, doc! { "status": code(Status::Done) }, done).await? {
-        stats.by_status[1] = number(&found, "n");
+        stats.queue.done = number(&found, "queue");
+        stats.events.done = number(&found, "n") - stats.queue.done;
         stats.done_last_minute = number(&found, "last");
     }
     let written = doc! { "_id": Bson::Null, "n": { "$sum": 1 } };
@@ -150,8 +158,9 @@ pub(crate) async fn dead(
     condition: Document,
     event_type: &str,
 ) -> Result<(), DriverError> {
-    let pipeline =
-        vec![doc! { "$match": condition }, doc! { "$group": { "_id": event_type, "n": { "$sum": 1 } } }];
+    let message = doc! { "$cond": [{ "$eq": ["$slot", -2] }, 1, 0] };
+    let by_type = doc! { "_id": event_type, "n": { "$sum": 1 }, "queue": { "$sum": message } };
+    let pipeline = vec![doc! { "$match": condition }, doc! { "$group": by_type }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
     let one = |found: &Document| TypeCount {
         event_type: found.get_str("_id").unwrap_or_default().to_owned(),
@@ -159,7 +168,8 @@ pub(crate) async fn dead(
     };
     stats.dead_by_type = found.iter().map(one).collect();
     stats.dead_by_type.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.event_type.cmp(&b.event_type)));
-    stats.by_status[3] = stats.dead_by_type.iter().map(|one| one.count).sum();
+    stats.queue.dead = found.iter().map(|one| number(one, "queue")).sum();
+    stats.events.dead = stats.dead_by_type.iter().map(|one| one.count).sum::<u64>() - stats.queue.dead;
     Ok(())
 }
 

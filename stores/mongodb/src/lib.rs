@@ -11,11 +11,11 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let database = Client::with_uri_str("mongodb://localhost/?replicaSet=rs0").await?.database("shop");
 //! let outbox = Outbox::single_node(MongodbStore::new(database.clone()).await?)
-//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .listener("OrderPlaced", |event: Event| async move { Ok(drop(event)) })
 //!     .start()
 //!     .await?;
 //! let mut tx = outbox.begin().await?;
-//! database.collection::<Document>("orders").insert_one(doc! { "_id": 1 }).session(&mut *tx).await?;
+//! database.collection::<Document>("orders").insert_one(doc! { "_id": 1 }).session(tx.conn()).await?;
 //! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
 //! tx.commit().await?;
 //! # Ok(())

@@ -98,6 +98,11 @@ impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
 
 impl<K: Kind> Begin for MongodbTable<K> {
     type Tx = ClientSession;
+    type Conn = ClientSession;
+
+    fn conn(tx: &mut ClientSession) -> &mut ClientSession {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, ClientSession> {
         Box::pin(async move {

@@ -21,19 +21,19 @@ SELECT count(*) FROM {selected}
 SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ? ORDER BY id
 
 -- name: stats_pending
--- Counts of pending rows, and when the oldest due row was written; no lock.
-SELECT count(CASE WHEN status = 0 THEN 1 END), count(CASE WHEN status = 2 THEN 1 END), count(CASE WHEN slot = -1 THEN 1 END),
-    count(CASE WHEN slot = -2 THEN 1 END), min(CASE WHEN available_at <= utc_timestamp(6) THEN created_at END), utc_timestamp(6)
+-- Counts of pending events and messages, and when the oldest due row was written; no lock.
+SELECT count(CASE WHEN status = 0 AND slot <> -2 THEN 1 END), count(CASE WHEN status = 2 AND slot <> -2 THEN 1 END),
+    count(CASE WHEN status = 0 AND slot = -2 THEN 1 END), count(CASE WHEN status = 2 AND slot = -2 THEN 1 END),
+    count(CASE WHEN slot = -1 THEN 1 END), min(CASE WHEN available_at <= utc_timestamp(6) THEN created_at END), utc_timestamp(6)
 FROM {event} FORCE INDEX (pending) WHERE pending = 1
 
 -- name: stats_ended
--- Counts of done and dead rows, and of rows done in the last minute; no lock.
-SELECT (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 1), (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 3),
-    (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 1 AND agenda_at > utc_timestamp(6) - INTERVAL 1 MINUTE)
-
--- name: stats_written
--- The number of rows written in the last minute; no lock.
-SELECT count(*) FROM {event} WHERE created_at > utc_timestamp(6) - INTERVAL 1 MINUTE
+-- Counts of done and dead events and messages, and of rows done and written in the last minute, in one pass; no lock.
+SELECT count(CASE WHEN status = 1 AND slot <> -2 THEN 1 END), count(CASE WHEN status = 3 AND slot <> -2 THEN 1 END),
+    count(CASE WHEN status = 1 AND slot = -2 THEN 1 END), count(CASE WHEN status = 3 AND slot = -2 THEN 1 END),
+    count(CASE WHEN agenda = 1 AND agenda_at > utc_timestamp(6) - INTERVAL 1 MINUTE THEN 1 END),
+    count(CASE WHEN created_at > utc_timestamp(6) - INTERVAL 1 MINUTE THEN 1 END)
+FROM {event}
 
 -- name: stats_dead
 -- Dead events by type, most frequent first; no lock.

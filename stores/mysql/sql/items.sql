@@ -211,19 +211,16 @@ SELECT {columns} FROM {event} WHERE id = ?
 
 -- name: stats_pending
 -- Counts of pending and claimed items, and when the oldest pending item was written; no lock.
-SELECT count(CASE WHEN retry_count <= 0 THEN 1 END), count(CASE WHEN retry_count > 0 THEN 1 END), 0, 0,
+SELECT count(CASE WHEN retry_count <= 0 THEN 1 END), count(CASE WHEN retry_count > 0 THEN 1 END), 0, 0, 0,
     min(CASE WHEN status = 'PENDING' THEN created_at END), utc_timestamp(6)
 FROM {event} WHERE status IN ('PENDING', 'PROCESSING')
 
 -- name: stats_ended
--- Counts of completed and failed items, and of items completed in the last minute; no lock.
-SELECT count(CASE WHEN status = 'COMPLETED' THEN 1 END), count(CASE WHEN status = 'FAILED' THEN 1 END),
-    count(CASE WHEN status = 'COMPLETED' AND processed_at > utc_timestamp(6) - INTERVAL 1 MINUTE THEN 1 END)
-FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
-
--- name: stats_written
--- The number of items written in the last minute; no lock.
-SELECT count(*) FROM {event} WHERE created_at > utc_timestamp(6) - INTERVAL 1 MINUTE
+-- Counts of completed and failed items, and of items completed and written in the last minute, in one pass; no lock.
+SELECT count(CASE WHEN status = 'COMPLETED' THEN 1 END), count(CASE WHEN status = 'FAILED' THEN 1 END), 0, 0,
+    count(CASE WHEN status = 'COMPLETED' AND processed_at > utc_timestamp(6) - INTERVAL 1 MINUTE THEN 1 END),
+    count(CASE WHEN created_at > utc_timestamp(6) - INTERVAL 1 MINUTE THEN 1 END)
+FROM {event}
 
 -- name: stats_dead
 -- Failed items by type, most frequent first; no lock.

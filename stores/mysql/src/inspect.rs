@@ -116,18 +116,16 @@ pub(crate) async fn count<K: Kind>(
 pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let row = session.query(&*sql.stats_pending).fetch_one(&mut session.connection).await?;
-    stats.by_status[0] = number(&row, 0)?;
-    stats.by_status[2] = number(&row, 1)?;
-    stats.delayed = number(&row, 2)?;
-    stats.queued = number(&row, 3)?;
-    let now = time_of(&row, 5).unwrap_or_default();
-    stats.oldest = time_of(&row, 4).map(|written| until(written, now));
+    (stats.events.new, stats.events.retry) = (number(&row, 0)?, number(&row, 1)?);
+    (stats.queue.new, stats.queue.retry) = (number(&row, 2)?, number(&row, 3)?);
+    stats.delayed = number(&row, 4)?;
+    let now = time_of(&row, 6).unwrap_or_default();
+    stats.oldest = time_of(&row, 5).map(|written| until(written, now));
     let row = session.query(&*sql.stats_ended).fetch_one(&mut session.connection).await?;
-    stats.by_status[1] = number(&row, 0)?;
-    stats.by_status[3] = number(&row, 1)?;
-    stats.done_last_minute = number(&row, 2)?;
-    let row = session.query(&*sql.stats_written).fetch_one(&mut session.connection).await?;
-    stats.written_last_minute = number(&row, 0)?;
+    (stats.events.done, stats.events.dead) = (number(&row, 0)?, number(&row, 1)?);
+    (stats.queue.done, stats.queue.dead) = (number(&row, 2)?, number(&row, 3)?);
+    stats.done_last_minute = number(&row, 4)?;
+    stats.written_last_minute = number(&row, 5)?;
     // A table of items can exist without the tables beside it.
     if K::is_complete(session, sql).await? {
         let row = session.query(&*sql.stats_beside).fetch_one(&mut session.connection).await?;

@@ -12,11 +12,11 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let pool = MySqlPoolOptions::new().connect("mysql://shop@localhost/shop").await?;
 //! let outbox = Outbox::single_node(MysqlStore::new(pool))
-//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .listener("OrderPlaced", |event: Event| async move { Ok(drop(event)) })
 //!     .start()
 //!     .await?;
 //! let mut tx = outbox.begin().await?;
-//! pillarbox_mysql::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **tx).await?;
+//! pillarbox_mysql::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(tx.conn()).await?;
 //! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
 //! tx.commit().await?;
 //! # Ok(())

@@ -180,7 +180,7 @@ statements! {
         rows: insert;
         membership: slots, slots_evict, slots_trust, slots_sweep, pending_upto, waiting;
         operate: dead_find, revive, cancel_find, remove;
-        inspect: list, list_newest, show, stats_pending, stats_ended, stats_written, stats_dead;
+        inspect: list, list_newest, show, stats_pending, stats_ended, stats_dead;
         schema: version;
     }
     one script -> String { items: create_items, create_beside; }

@@ -104,6 +104,11 @@ fn needs_queue<K: Kind>(operation: &'static str, store: &str) -> Result<(), Stor
 
 impl<K: Kind> Begin for MysqlTable<K> {
     type Tx = Transaction<'static, MySql>;
+    type Conn = MySqlConnection;
+
+    fn conn(tx: &mut Self::Tx) -> &mut MySqlConnection {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, Self::Tx> {
         Box::pin(async move {

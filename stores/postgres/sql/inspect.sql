@@ -28,20 +28,19 @@ SELECT node_id, label, lane, joined_at, expires_at, (SELECT count(*) FROM {slot}
 FROM {node} n ORDER BY joined_at, node_id
 
 -- name: stats_pending
--- Counts of pending rows, and the creation time of the oldest row that is due; no lock.
-SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
-    count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= clock_timestamp()), clock_timestamp()
+-- Counts of pending events and messages, and the creation time of the oldest row that is due; no lock.
+SELECT count(*) FILTER (WHERE status = 0 AND slot <> -2), count(*) FILTER (WHERE status = 2 AND slot <> -2),
+    count(*) FILTER (WHERE status = 0 AND slot = -2), count(*) FILTER (WHERE status = 2 AND slot = -2),
+    count(*) FILTER (WHERE slot = -1), min(created_at) FILTER (WHERE available_at <= clock_timestamp()), clock_timestamp()
 FROM {event} WHERE status IN (0, 2)
 
 -- name: stats_ended
--- Counts of done and dead rows; no lock.
-SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3),
-    count(*) FILTER (WHERE status = 1 AND done_at > statement_timestamp() - interval '1 minute')
-FROM {event} WHERE status IN (1, 3)
-
--- name: stats_written
--- The number of rows written in the last minute; no lock.
-SELECT count(*) FROM {event} WHERE created_at > statement_timestamp() - interval '1 minute'
+-- Counts of done and dead events and messages, and of rows done and written in the last minute, in one pass; no lock.
+SELECT count(*) FILTER (WHERE status = 1 AND slot <> -2), count(*) FILTER (WHERE status = 3 AND slot <> -2),
+    count(*) FILTER (WHERE status = 1 AND slot = -2), count(*) FILTER (WHERE status = 3 AND slot = -2),
+    count(*) FILTER (WHERE status = 1 AND done_at > statement_timestamp() - interval '1 minute'),
+    count(*) FILTER (WHERE created_at > statement_timestamp() - interval '1 minute')
+FROM {event}
 
 -- name: stats_dead
 -- Dead events by type, most first; no lock.

@@ -42,6 +42,10 @@ UPDATE {node} SET expires_at = coalesce($2, clock_timestamp()) + $3 * interval '
 WITH gone AS (DELETE FROM {node} WHERE node_id = $1 RETURNING node_id)
 UPDATE {slot} s SET holder = NULL, suspect = false FROM gone WHERE s.holder = gone.node_id
 
+-- name: node_left
+-- Notifies the other nodes of a node that leaves, at the commit of its leaving.
+SELECT pg_notify($1, $2)
+
 -- name: node_evict
 -- Removes expired nodes except the one that is renewing, and quarantines the pending rows of their slots.
 -- Waits for their settles in flight. Runs under the membership lock.

@@ -91,18 +91,16 @@ pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> 
 pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let row = session.query(&sql.stats_pending).fetch_one(&mut session.connection).await?;
-    stats.by_status[0] = number(&row, 0)?;
-    stats.by_status[2] = number(&row, 1)?;
-    stats.delayed = number(&row, 2)?;
-    stats.queued = number(&row, 3)?;
-    let now = row.try_get::<Time, _>(5)?.0;
-    stats.oldest = row.try_get::<Option<Time>, _>(4)?.map(|written| until(written.0, now));
+    (stats.events.new, stats.events.retry) = (number(&row, 0)?, number(&row, 1)?);
+    (stats.queue.new, stats.queue.retry) = (number(&row, 2)?, number(&row, 3)?);
+    stats.delayed = number(&row, 4)?;
+    let now = row.try_get::<Time, _>(6)?.0;
+    stats.oldest = row.try_get::<Option<Time>, _>(5)?.map(|written| until(written.0, now));
     let row = session.query(&sql.stats_ended).fetch_one(&mut session.connection).await?;
-    stats.by_status[1] = number(&row, 0)?;
-    stats.by_status[3] = number(&row, 1)?;
-    stats.done_last_minute = number(&row, 2)?;
-    let row = session.query(&sql.stats_written).fetch_one(&mut session.connection).await?;
-    stats.written_last_minute = number(&row, 0)?;
+    (stats.events.done, stats.events.dead) = (number(&row, 0)?, number(&row, 1)?);
+    (stats.queue.done, stats.queue.dead) = (number(&row, 2)?, number(&row, 3)?);
+    stats.done_last_minute = number(&row, 4)?;
+    stats.written_last_minute = number(&row, 5)?;
     // A table of items may exist without the tables beside it.
     let there: bool = session.query(&sql.tables).fetch_one(&mut session.connection).await?.try_get(0)?;
     if there {

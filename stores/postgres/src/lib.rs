@@ -12,11 +12,11 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let pool = PgPoolOptions::new().connect("postgres://shop@localhost/shop").await?;
 //! let outbox = Outbox::single_node(PostgresStore::new(pool))
-//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .listener("OrderPlaced", |event: Event| async move { Ok(drop(event)) })
 //!     .start()
 //!     .await?;
 //! let mut tx = outbox.begin().await?;
-//! pillarbox_postgres::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **tx).await?;
+//! pillarbox_postgres::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(tx.conn()).await?;
 //! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
 //! tx.commit().await?;
 //! # Ok(())

@@ -14,6 +14,7 @@ use crate::error::DriverError;
 use crate::groups::{held_groups, page_of};
 use crate::sql::Sql;
 use crate::time::{Time, micros, until};
+use crate::wakeups::LEFT;
 
 pub(crate) async fn register(
     session: &mut Session,
@@ -68,10 +69,19 @@ pub(crate) async fn publish(
     Ok(())
 }
 
-pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), DriverError> {
+/// Removes a node, and tells the nodes that listen on this channel.
+pub(crate) async fn leave(
+    session: &mut Session,
+    sql: &Sql,
+    node: NodeId,
+    channel: Option<&str>,
+) -> Result<(), DriverError> {
     let mut tx = session.begin().await?;
     lock(&mut tx, sql, None).await?;
     tx.query(&sql.node_leave).bind(node.to_string()).execute(&mut *tx.tx).await?;
+    if let Some(channel) = channel {
+        tx.query(&sql.node_left).bind(channel).bind(LEFT).execute(&mut *tx.tx).await?;
+    }
     tx.commit().await
 }
 

@@ -397,7 +397,7 @@ statements! {
             later_due, promote;
         claim: claim, due_topics, reap;
         settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_delete, claimed_renew;
-        membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_publish, slots_take,
+        membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_left, node_publish, slots_take,
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;
@@ -408,7 +408,7 @@ statements! {
     each statement -> Arc<str> {
         membership: node_evict, waiting;
         operate: revive, cancel;
-        inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
+        inspect: show, stats_pending, stats_ended, stats_dead;
         schema: version;
     }
     one native -> Option<Arc<str>> { membership: slots_trust, slots_sweep; inspect: attempts; }

@@ -109,6 +109,14 @@ impl<K> PostgresTable<K> {
         self.0.pools.close().await;
     }
 
+    /// The listener, which starts when it is first needed; `None` if notifications are off.
+    fn listener(&self) -> Option<&Listener> {
+        if self.0.wake_up == PostgresWakeUp::Off {
+            return None;
+        }
+        Some(self.0.listener.get_or_init(|| Listener::start(&self.0.pools, &self.0.channel)))
+    }
+
     /// Notifies other processes if joins enqueued continuations.
     pub(crate) fn tell_of(&self, fired: Fired)
     where
@@ -217,8 +225,9 @@ impl<K: Kind> Table for PostgresTable<K> {
 
     fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.0.alone.store(false, Ordering::Relaxed);
-        self.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
-            Box::pin(membership::leave(session, sql, *node))
+        let channel = (self.0.wake_up == PostgresWakeUp::Notify).then(|| self.0.channel.clone());
+        self.on(Purpose::Heartbeat, "leave", (node, channel), |session, sql, (node, channel)| {
+            Box::pin(membership::leave(session, sql, *node, channel.as_deref()))
         })
     }
 
@@ -233,11 +242,11 @@ impl<K: Kind> Table for PostgresTable<K> {
     }
 
     fn wakeups(&self) -> Option<Wakeups> {
-        if self.0.wake_up == PostgresWakeUp::Off {
-            return None;
-        }
-        let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.pools, &self.0.channel));
-        Some(listener.wakeups())
+        Some(self.listener()?.wakeups())
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        Some(self.listener()?.departures())
     }
 
     /// Also waits for notifications that are not sent yet: a process may write and end at once.

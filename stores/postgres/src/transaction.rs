@@ -6,7 +6,7 @@ use pillarbox::port::{
 };
 use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
-use sqlx::postgres::Postgres;
+use sqlx::postgres::{PgConnection, Postgres};
 
 use crate::insert::insert_rows;
 use crate::joins;
@@ -74,6 +74,11 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
 
 impl<K: Kind> Begin for PostgresTable<K> {
     type Tx = Transaction<'static, Postgres>;
+    type Conn = PgConnection;
+
+    fn conn(tx: &mut Self::Tx) -> &mut PgConnection {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, Self::Tx> {
         Box::pin(async move {

@@ -21,14 +21,20 @@ SELECT count(*) FROM {selected}
 SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ?1 ORDER BY id
 
 -- name: stats_pending
--- Counts of pending rows, and when the oldest due row was written; no lock.
-SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
-    count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= ?1)
+-- Counts of pending events and messages, and when the oldest due row was written; no lock.
+SELECT count(*) FILTER (WHERE status = 0 AND slot <> -2), count(*) FILTER (WHERE status = 2 AND slot <> -2),
+    count(*) FILTER (WHERE status = 0 AND slot = -2), count(*) FILTER (WHERE status = 2 AND slot = -2),
+    count(*) FILTER (WHERE slot = -1), min(created_at) FILTER (WHERE available_at <= ?1)
 FROM {event} INDEXED BY {event_pending} WHERE {pending}
 
 -- name: stats_ended
--- Counts of done and dead rows, from indexes alone; no lock.
-SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3) + (SELECT count(*) FROM {oversized}),
+-- Counts of done and dead events and messages, and of rows done after a time; no lock.
+SELECT count(*) FILTER (WHERE status = 1 AND slot <> -2),
+    count(*) FILTER (WHERE status = 3 AND slot <> -2)
+        + (SELECT count(*) FROM {event} WHERE seq IN (SELECT seq FROM {oversized}) AND slot <> -2),
+    count(*) FILTER (WHERE status = 1 AND slot = -2),
+    count(*) FILTER (WHERE status = 3 AND slot = -2)
+        + (SELECT count(*) FROM {event} WHERE seq IN (SELECT seq FROM {oversized}) AND slot = -2),
     count(*) FILTER (WHERE status = 1 AND done_at > ?1)
 FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3)
 

@@ -257,14 +257,14 @@ SELECT {shown_columns} FROM {event} WHERE id = ?1
 
 -- name: stats_pending
 -- Counts of pending and claimed items, and when the oldest pending item was written; no lock.
-SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0, 0,
+SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0, 0, 0,
     min(created_at) FILTER (WHERE status = 'PENDING' AND ?1 IS NOT NULL)
 FROM {event} WHERE status IN ('PENDING', 'PROCESSING') AND NOT {aside}
 
 -- name: stats_ended
 -- Counts of completed and failed items, and of items completed after a time; no lock.
 SELECT count(*) FILTER (WHERE status = 'COMPLETED'),
-    count(*) FILTER (WHERE status = 'FAILED') + (SELECT count(*) FROM {event} WHERE id IN (SELECT id FROM {oversized}) AND {aside}),
+    count(*) FILTER (WHERE status = 'FAILED') + (SELECT count(*) FROM {event} WHERE id IN (SELECT id FROM {oversized}) AND {aside}), 0, 0,
     count(*) FILTER (WHERE status = 'COMPLETED' AND processed_at > ?1)
 FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
 

@@ -123,18 +123,17 @@ pub(crate) fn stats<K: Kind>(
     let mut stats =
         Stats { written_last_minute: written_since::<K>(connection, sql, minute_ago)?, ..Stats::default() };
     connection.prepare_cached(&sql.stats_pending)?.query_row([now_us], |row| {
-        stats.by_status[0] = number(row, 0)?;
-        stats.by_status[2] = number(row, 1)?;
-        stats.delayed = number(row, 2)?;
-        stats.queued = number(row, 3)?;
-        let oldest = K::stored_time(row.get_ref(4)?);
+        (stats.events.new, stats.events.retry) = (number(row, 0)?, number(row, 1)?);
+        (stats.queue.new, stats.queue.retry) = (number(row, 2)?, number(row, 3)?);
+        stats.delayed = number(row, 4)?;
+        let oldest = K::stored_time(row.get_ref(5)?);
         stats.oldest = oldest.map(|at| until(timestamp(at), now_us));
         Ok(())
     })?;
     connection.prepare_cached(&sql.stats_ended)?.query_row([K::time(minute_ago)], |row| {
-        stats.by_status[1] = number(row, 0)?;
-        stats.by_status[3] = number(row, 1)?;
-        stats.done_last_minute = number(row, 2)?;
+        (stats.events.done, stats.events.dead) = (number(row, 0)?, number(row, 1)?);
+        (stats.queue.done, stats.queue.dead) = (number(row, 2)?, number(row, 3)?);
+        stats.done_last_minute = number(row, 4)?;
         Ok(())
     })?;
     if there(connection, sql)? {

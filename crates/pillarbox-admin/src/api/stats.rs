@@ -108,7 +108,7 @@ pub(crate) async fn read(state: &AdminState, call: &Call) -> Result<StatsPage, R
 
 impl TableStats {
     fn new(place: Place, stats: Stats) -> Self {
-        let [new, done, retry, dead] = stats.by_status;
+        let [new, done, retry, dead] = stats.by_status();
         let dead_by_type = stats.dead_by_type.into_iter();
         Self {
             source: place.source,
@@ -119,7 +119,7 @@ impl TableStats {
             done,
             dead,
             delayed: stats.delayed,
-            queued: stats.queued,
+            queued: stats.queue.pending(),
             oldest_ms: stats.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             dead_by_type: dead_by_type
                 .map(|of| DeadOfType { r#type: of.event_type, count: of.count })

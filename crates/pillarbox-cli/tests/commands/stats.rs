@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::outbox::Outbox;
 
-/// PBX-022
+/// PBX-022, PBX-212
 #[test]
 fn one_command_shows_depth_age_rates_dead_by_type_nodes_and_blocked_groups() {
     let outbox = Outbox::new();
@@ -19,15 +19,21 @@ fn one_command_shows_depth_age_rates_dead_by_type_nodes_and_blocked_groups() {
     outbox.dead_head("Account/42", "boom");
     outbox.run(&["groups", "pause", "other"]).done();
     outbox.join("host-1");
+    outbox.run(&["queue", "enqueue", "--topic", "mail", "--payload", "{}"]).done();
 
     let stats = outbox.run(&["stats", "--json"]).done().json();
     assert_eq!(stats["store"]["kind"], "sqlite");
     assert_eq!(stats["events"], json!({"new": 2, "retry": 0, "done": 1, "dead": 3}));
-    assert_eq!((&stats["pending"]["total"], &stats["pending"]["delayed"]), (&json!(2), &json!(1)));
+    assert_eq!(stats["queue"], json!({"new": 1, "retry": 0, "done": 0, "dead": 0}));
+    let pending = &stats["pending"];
+    assert_eq!(
+        (&pending["total"], &pending["delayed"], &pending["queued"]),
+        (&json!(3), &json!(1), &json!(1))
+    );
     assert!(stats["pending"]["oldest_ms"].is_u64());
     assert_eq!(
         (&stats["rates"]["written_last_minute"], &stats["rates"]["done_last_minute"]),
-        (&json!(6), &json!(1))
+        (&json!(7), &json!(1))
     );
     assert_eq!(stats["rates"]["written_per_second"], 0.1);
     let dead = json!([{"type": "paid", "count": 2}, {"type": "order.placed", "count": 1}]);
@@ -39,8 +45,8 @@ fn one_command_shows_depth_age_rates_dead_by_type_nodes_and_blocked_groups() {
 
     let people = outbox.run(&["stats"]).done().stdout;
     for part in [
-        "2 (2 new, 0 to retry, 1 delayed)",
-        "6 in the last minute",
+        "3 (2 new, 0 to retry, 1 delayed, 1 in the queue)",
+        "7 in the last minute",
         "1 blocked, 1 paused",
         "host-1",
         "Account/42",

@@ -3,7 +3,7 @@
 use pillarbox::model::{Record, Seq, Status};
 use pillarbox::port::{
     Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, List, PageOrder, ReadScope,
-    Register, Select, StoreError, TypeCount, Write,
+    Register, Select, StatusCounts, StoreError, TypeCount, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -141,7 +141,7 @@ async fn a_claim_is_shown(t: Fixture) -> Checked {
 /// PBX-022
 async fn an_empty_outbox_has_empty_figures(t: Fixture) -> Checked {
     let stats = t.store.admin().stats().await?;
-    assert_eq!((stats.by_status, stats.oldest, stats.nodes), ([0; 4], None, 0));
+    assert_eq!((stats.by_status(), stats.oldest, stats.nodes), ([0; 4], None, 0));
     assert_eq!(stats.free_slots, u64::from(t.store.facts().slots.unsigned_abs()));
     assert!(
         t.store.admin().groups(HeldGroups::first()).await?.is_empty()
@@ -151,24 +151,28 @@ async fn an_empty_outbox_has_empty_figures(t: Fixture) -> Checked {
     Ok(())
 }
 
-/// PBX-022
+/// PBX-022, PBX-212
 async fn figures_count_by_status_lane_and_type(t: Fixture) -> Checked {
     let row = |id: &str, kind: &str| in_slot(pillarbox::Event::text(kind.to_owned(), "{}").id(id));
     let rows = ["a", "b", "c", "d"].map(|id| row(id, "paid")).into_iter();
     let rows = rows.chain(["e", "f", "g"].map(|id| row(id, "sent"))).chain([row("h", "lost")]);
-    let special = [in_queue(event("q1")), in_queue(event("q2")), in_slot(event("later").due(at(9)))];
-    t.write(rows.chain(special).collect(), at(0)).await?;
+    let messages = ["q1", "q2", "q3"].map(|id| in_queue(event(id))).into_iter();
+    let special =
+        [in_queue(pillarbox::Event::text("sent", "{}").id("q4")), in_slot(event("later").due(at(9)))];
+    t.write(rows.chain(messages).chain(special).collect(), at(0)).await?;
     t.apply("a", Change::Done, at(1)).await?;
     t.apply("b", retry(secs(1)), at(1)).await?;
     t.apply("q2", Change::Done, at(1)).await?;
-    for id in ["c", "d", "e", "f", "g", "h"] {
+    t.apply("q3", retry(secs(1)), at(1)).await?;
+    for id in ["c", "d", "e", "f", "g", "h", "q4"] {
         t.apply(id, dead(), at(1)).await?;
     }
     let stats = t.store.admin().stats().await?;
-    assert_eq!(stats.by_status, [2, 2, 1, 6]);
-    assert_eq!((stats.delayed, stats.queued), (1, 1), "only pending ones count");
+    assert_eq!(stats.events, StatusCounts { new: 1, retry: 1, done: 1, dead: 6 });
+    assert_eq!(stats.queue, StatusCounts { new: 1, retry: 1, done: 1, dead: 1 });
+    assert_eq!((stats.by_status(), stats.delayed), ([2, 2, 2, 7], 1), "the message to retry is not delayed");
     let count = |kind: &str, count| TypeCount { event_type: kind.to_owned(), count };
-    assert_eq!(stats.dead_by_type, [count("sent", 3), count("paid", 2), count("lost", 1)], "most first");
+    assert_eq!(stats.dead_by_type, [count("sent", 4), count("paid", 2), count("lost", 1)], "most first");
     Ok(())
 }
 

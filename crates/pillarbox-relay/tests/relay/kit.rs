@@ -315,5 +315,5 @@ pub(crate) fn numbered(name: &str, count: usize) -> Vec<String> {
 
 /// How many rows have each status: new, done, retry, dead.
 pub(crate) async fn statuses(store: &AnyTable) -> [u64; 4] {
-    store.admin().stats().await.unwrap().by_status
+    store.admin().stats().await.unwrap().by_status()
 }

@@ -400,10 +400,10 @@ impl World {
     async fn look(&mut self) -> Told {
         let stats = self.admin().stats().await?;
         let mut told = vec![format!(
-            "{:?} delayed {} queued {} {:?} free {} blocked {} paused {}",
-            stats.by_status,
+            "{:?} {:?} delayed {} {:?} free {} blocked {} paused {}",
+            stats.events,
+            stats.queue,
             stats.delayed,
-            stats.queued,
             stats.dead_by_type,
             stats.free_slots,
             stats.blocked_groups,

@@ -26,9 +26,10 @@ use super::state::settings::EngineSettings;
 use super::state::settle_queue::{SettleQueue, Unsettled};
 use super::state::slots::Slots;
 use super::tally::{Notice, Tally};
-use super::tasks::caught::CaughtPolicy;
+use super::tasks::caught::{CaughtPolicy, called};
 use crate::model::{GroupKey, Lane, NodeId, Slot};
 use crate::port::{ByteLimits, Change, DeliveryPath, Fence, Outcome};
+use crate::rules::attempts_within;
 
 /// Maximum number of groups in memory; reading waits while there are more.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -117,6 +118,11 @@ pub(super) fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<In
 impl Core {
     /// Creates the state of an engine without a node, which delivers only the events passed to it.
     pub(crate) fn new(mut settings: EngineSettings, seed: u64) -> Self {
+        if let Some(time) = settings.give_up_after
+            && let Ok(attempts) = called(|| attempts_within(&*settings.retry, time))
+        {
+            settings.max_attempts = attempts;
+        }
         settings.retry = Arc::new(CaughtPolicy(settings.retry));
         Self {
             rng: fastrand::Rng::with_seed(seed),
@@ -221,11 +227,12 @@ impl Core {
     }
 
     pub(crate) fn health(&self, now: Instant) -> EngineHealth {
+        let open = self.phase != Phase::Stopped;
         EngineHealth {
-            member: self.node.lane.is_some() && self.node.has_lease(now),
-            node: self.node.id(),
-            first: self.slots.holds(Slot(0)),
-            slots: self.slots.groups_held(),
+            member: open && self.node.lane.is_some() && self.node.has_lease(now),
+            node: self.node.id().filter(|_| open),
+            first: open && self.slots.holds(Slot(0)),
+            slots: if open { self.slots.groups_held() } else { 0 },
             breaker_open: self.breaker.is_open(),
             next_attempt: self.next_attempt(now),
             in_memory: self.buffer.hot_rows() + self.buffer.cold_rows(),

@@ -5,6 +5,7 @@
 //! `tasks` call the store and the sink.
 
 mod core;
+mod empty;
 mod routes;
 mod running;
 mod shared;
@@ -17,6 +18,7 @@ mod tasks;
 mod tests;
 
 pub(crate) use core::Core;
+pub use empty::is_empty;
 pub(crate) use routes::RouteBreakers;
 pub use running::{Engine, EngineHealth, EngineParts};
 pub(crate) use shared::{Reservation, Shared};

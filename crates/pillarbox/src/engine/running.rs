@@ -16,7 +16,7 @@ use super::tasks::caught::caught;
 use super::tasks::heartbeat_runtime::HeartbeatRuntime;
 use super::tasks::{heartbeat, reader, settler, worker};
 use crate::model::{NodeId, Slot};
-use crate::port::{AnyTable, Heartbeat, MetricsExporter, Sink, StoreError};
+use crate::port::{AnyTable, Heartbeat, MetricsExporter, ReadScope, Sink, StoreError};
 
 /// Maximum time for the last settles and for leaving, after the drain.
 const GRACE: Duration = Duration::from_secs(5);
@@ -133,7 +133,12 @@ impl Engine {
         }
         heart.watch(&running.tracker, running.stop_renewing.clone());
         let stop = running.stop_renewing.clone();
-        let renewing = heartbeat::run(Arc::clone(&shared), heart.clone(), stop, node, membership);
+        // Here and not in the heartbeat's task: the store may begin to listen, on the runtime that asks.
+        let departures = match shared.settings.reads {
+            ReadScope::Share => shared.table.departures(),
+            ReadScope::OwnLane => None,
+        };
+        let renewing = heartbeat::run(Arc::clone(&shared), heart.clone(), stop, node, membership, departures);
         let member = heart.spawn(&running.tracker, renewing);
         running.loops.push(member.abort_handle());
         running.member = Some(member);

@@ -7,7 +7,7 @@ use super::buffer::Gathered;
 use super::{WriteError, Writer};
 use crate::engine::Reservation;
 use crate::model::{Event, EventId, IntoEvents, Written};
-use crate::port::{Body, Cancel, CommitError, StoreError, Transact, TransactError};
+use crate::port::{Body, Cancel, CommitError, Store, StoreError, Transact, TransactError};
 
 /// A transaction of a blocking driver that also accepts events; passed
 /// to the closure of [`Writer::transaction`].
@@ -18,6 +18,12 @@ pub struct BlockingTransaction<'a, S: Transact> {
 }
 
 impl<S: Transact> BlockingTransaction<'_, S> {
+    /// The driver's connection, to run statements in this transaction.
+    #[must_use]
+    pub fn conn(&self) -> &S::Tx {
+        self.tx
+    }
+
     /// Checks one event, or an array, vector or iterator of events, and buffers them as one batch.
     ///
     /// Returns the id of one event (`None` if a hook suppressed it), or the ids of several in their order (none if a
@@ -54,6 +60,21 @@ impl<S: Transact> BlockingTransaction<'_, S> {
     /// of callback runs.
     pub fn after_rollback(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_rollback.push(Box::new(callback));
+    }
+}
+
+impl<S: Transact + Store> BlockingTransaction<'_, S> {
+    /// Checks one message of the queue, or an array, vector or iterator of messages, and buffers them. The event type
+    /// is the topic.
+    ///
+    /// They are inserted with the events before the commit, and workers look for them right after it; those of this
+    /// process do if their queue is [`Outbox::queue`](super::Outbox::queue). Returns the ids as
+    /// [`write`](Self::write) does. No writer hook sees messages.
+    pub fn enqueue<M, E: IntoEvents<M>>(&mut self, messages: E) -> Result<E::Ids, WriteError> {
+        let messages = self.writer.check(messages)?;
+        let ids = Writer::<S>::ids(&messages);
+        self.gathered.messages.extend(messages);
+        Ok(E::ids(ids))
     }
 }
 
@@ -96,11 +117,16 @@ where
         self.gathered = scope.gathered;
         let output = result.map_err(TransactError::Body)?;
         self.events = self.gathered.waiting_events();
+        let mut rows = Vec::new();
         if !self.events.is_empty() {
-            let (rows, reservation) = self.writer.place(&self.events);
-            self.reservation = reservation;
+            (rows, self.reservation) = self.writer.place(&self.events);
+        }
+        rows.extend(self.gathered.queued_rows());
+        if !rows.is_empty() {
             let written = self.writer.store.insert_blocking(tx, &rows);
             self.written = written.map_err(|error| TransactError::Commit(CommitError::Refused(error)))?;
+            // The rows of messages come after those of events.
+            self.written.truncate(self.events.len());
         }
         self.gathered.inserted(&self.writer.hooks);
         Ok(output)
@@ -110,6 +136,9 @@ where
         let reservation = self.reservation.take();
         if !self.events.is_empty() {
             self.writer.committed(&self.events, &self.written, reservation);
+        }
+        if self.gathered.has_messages() {
+            self.writer.wake_workers();
         }
         self.gathered.committed(&self.writer.hooks);
     }

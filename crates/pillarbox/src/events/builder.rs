@@ -16,6 +16,7 @@ use super::{
 use crate::engine::{Engine, EngineParts, EngineSettings, OnDead};
 use crate::model::{AggregateType, EventPayload, EventType, Invalid};
 use crate::port::{Delivery, MetricsExporter, NoMetrics, OnDone, Order, ReadScope, Sink, Store, Table};
+use crate::queue::SchemaDeployment;
 use crate::rules::{Lease, RetryPolicy};
 
 /// The kind of outbox, one for each constructor of [`Outbox`].
@@ -47,6 +48,7 @@ pub struct OutboxBuilder<S: Table> {
     purger: Option<Arc<dyn EventPurger>>,
     writer: Writer<S>,
     seed: Option<u64>,
+    deployment: SchemaDeployment,
     problems: Vec<SettingError>,
 }
 
@@ -73,6 +75,7 @@ impl<S: Table> OutboxBuilder<S> {
             lease: None,
             max_row_bytes: None,
             seed: None,
+            deployment: SchemaDeployment::Off,
             problems: Vec::new(),
         }
     }
@@ -89,6 +92,10 @@ impl<S: Table> OutboxBuilder<S> {
         buffer_bytes(buffer_bytes: usize) => settings.buffer_bytes = buffer_bytes;
         /// Number of failed attempts after which an event is dead. Default: 10.
         max_attempts(max_attempts: u32) => settings.max_attempts = max_attempts;
+        /// In place of `max_attempts`: as many attempts as the retry policy makes in about this time.
+        ///
+        /// For days, use delays that grow further: `.retry(Exponential::patient()).give_up_after(…)`.
+        give_up_after(time: Duration) => settings.give_up_after = Some(time);
         /// How long shutdown keeps delivering buffered events before it releases the rest. Default: 5 s.
         drain_timeout(drain_timeout: Duration) => settings.drain = drain_timeout;
         /// Deadline of one delivery; a delivery that exceeds it has failed. Default: 5 min.
@@ -266,6 +273,15 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
+    /// Creates the tables at the start, or upgrades them. Needs the rights to do so.
+    ///
+    /// Safe to repeat, also from several processes at once. Default: the start fails if the tables are missing or of
+    /// an earlier release.
+    pub fn migrate(mut self) -> Self {
+        self.deployment = SchemaDeployment::On;
+        self
+    }
+
     /// Seed of jitter and node ids, for reproducible tests. Default: random.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -310,10 +326,13 @@ impl<S: Table> OutboxBuilder<S> {
         if problems.is_empty() { Ok(()) } else { Err(StartError::Settings(problems)) }
     }
 
-    /// Checks settings and schema, registers the node, and starts the workers and the purge schedule.
+    /// Checks settings and tables, registers the node, and starts the workers and the purge schedule.
     pub async fn start(mut self) -> Result<Outbox<S>, StartError> {
         self.check()?;
-        self.store.admin().check().await?;
+        match self.deployment {
+            SchemaDeployment::On => self.store.admin().migrate().await.map(drop)?,
+            SchemaDeployment::Off => self.store.admin().check().await?,
+        }
         let purger = match self.purge {
             Some(settings) => Some(
                 Purger::with(

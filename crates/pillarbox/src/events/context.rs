@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -30,7 +31,7 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         callback: impl FnOnce() + Send + 'static,
     ) -> impl Future<Output = Result<(), WriteError>> + Send {
         async move {
-            self.current().await?.transaction()?.after_commit(callback);
+            self.current().await?.after_commit(callback);
             Ok(())
         }
     }
@@ -41,7 +42,7 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         callback: impl FnOnce() + Send + 'static,
     ) -> impl Future<Output = Result<(), WriteError>> + Send {
         async move {
-            self.current().await?.transaction()?.after_rollback(callback);
+            self.current().await?.after_rollback(callback);
             Ok(())
         }
     }
@@ -51,17 +52,43 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         &self,
         events: E,
     ) -> impl Future<Output = Result<E::Ids, WriteError>> + Send {
-        async move { self.current().await?.transaction()?.write(events) }
+        async move { self.current().await?.write(events) }
     }
 }
 
-/// The current transaction, locked until this guard is dropped.
+/// The current transaction, locked until this guard is dropped. It is open for that long.
+///
+/// With the feature `axum` it is an extractor: a handler below a
+/// [`TransactionLayer`](super::TransactionLayer) takes `mut tx: Current<PostgresStore>`.
 pub struct Current<S: Begin>(OwnedMutexGuard<Option<Transaction<S>>>);
 
-impl<S: Begin> Current<S> {
-    /// Returns the transaction, or an error if it has ended.
-    pub fn transaction(&mut self) -> Result<&mut Transaction<S>, WriteError> {
-        self.0.as_mut().ok_or(WriteError::NoTransaction)
+impl<S: Begin> Deref for Current<S> {
+    type Target = Transaction<S>;
+
+    #[expect(clippy::expect_used, reason = "a scope waits for this guard before it ends the transaction")]
+    fn deref(&self) -> &Transaction<S> {
+        self.0.as_ref().expect("a transaction that is still open")
+    }
+}
+
+impl<S: Begin> DerefMut for Current<S> {
+    #[expect(clippy::expect_used, reason = "a scope waits for this guard before it ends the transaction")]
+    fn deref_mut(&mut self) -> &mut Transaction<S> {
+        self.0.as_mut().expect("a transaction that is still open")
+    }
+}
+
+/// The transaction of the request, as an extractor. Without a [`TransactionLayer`](super::TransactionLayer) around the
+/// handler the answer is 500.
+#[cfg(feature = "axum")]
+impl<S: Begin, State: Sync> axum_core::extract::FromRequestParts<State> for Current<S> {
+    type Rejection = http::StatusCode;
+
+    async fn from_request_parts(_: &mut http::request::Parts, _: &State) -> Result<Self, http::StatusCode> {
+        TaskContext.current().await.map_err(|error: WriteError| {
+            tracing::error!(%error, "a handler takes a transaction, but no transaction layer is around it");
+            http::StatusCode::INTERNAL_SERVER_ERROR
+        })
     }
 }
 

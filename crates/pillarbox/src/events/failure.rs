@@ -61,6 +61,21 @@ impl Failure {
         Self { kind: Kind::Throttled(after), message: chain(&*error.into()) }
     }
 
+    /// The failure that an HTTP status calls for, if it is none of success. `retry_after` is the answer's header.
+    ///
+    /// 400, 413 and 422 are the event's own fault: the attempt counts. 429, and 503 with `retry_after`, throttle. All
+    /// others are the receiver's fault, and [`unavailable`](Self::unavailable).
+    #[must_use]
+    pub fn from_status(status: u16, retry_after: Option<Duration>) -> Self {
+        let error = format!("the receiver answered {status}");
+        match status {
+            400 | 413 | 422 => Self { kind: Kind::Again(retry_after), message: error },
+            429 => Self::throttled(error, retry_after),
+            503 if retry_after.is_some() => Self::throttled(error, retry_after),
+            _ => Self::unavailable(error, retry_after),
+        }
+    }
+
     /// Converts a verdict for interceptors; `None` if the event was accepted.
     pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
         let (kind, message) = match verdict {

@@ -12,6 +12,8 @@ use crate::port::Delivery;
 
 /// Receives the events of one type. Implement it for a type, or use a closure `|event: Event| async { … }`.
 ///
+/// The error of a closure is [`Failure`], so that `Ok(())` needs no annotation; `?` converts any other error.
+///
 /// Delivery is at least once: discard duplicates by the event's id. When a listener exceeds its deadline, its
 /// future is dropped at the current await point and the delivery has failed.
 pub trait Listener: Send + Sync + 'static {
@@ -19,14 +21,13 @@ pub trait Listener: Send + Sync + 'static {
     fn on_event(&self, event: Event) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-impl<F, Fut, E> Listener for F
+impl<F, Fut> Listener for F
 where
     F: Fn(Event) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), E>> + Send,
-    E: Into<Failure>,
+    Fut: Future<Output = Result<(), Failure>> + Send,
 {
     async fn on_event(&self, event: Event) -> Result<(), Failure> {
-        self(event).await.map_err(Into::into)
+        self(event).await
     }
 }
 

@@ -7,11 +7,13 @@ use crate::port::Table;
 
 /// Receipt for events written on a transaction that the caller commits.
 ///
-/// Call [`Receipt::committed`] after the commit. Without that call the events wait for the next poll, and the
-/// after-commit hooks do not run.
-#[must_use = "call committed() after the transaction's commit, or the events wait for the next poll"]
+/// Call [`Receipt::committed`] after the commit. A receipt that is dropped instead has the reader look for the rows
+/// then and a moment later; rows that are committed after that wait for the next poll. Hooks do not run for it,
+/// because the outcome is unknown.
+#[must_use = "call committed() after the transaction's commit, or the events may wait for the next poll"]
 pub struct Receipt<S: Table> {
     writer: Writer<S>,
+    /// Empty once the outcome was told.
     events: Vec<Event>,
     /// Decides when the after-write hooks run.
     written: Confirmed,
@@ -37,22 +39,33 @@ impl<S: Table> Receipt<S> {
     }
 
     /// Reports the commit: wakes the readers, which deliver the rows now, and runs the hooks.
-    pub fn committed(self) {
+    pub fn committed(mut self) {
+        let events = std::mem::take(&mut self.events);
         self.writer.wake();
-        self.writer.hint_due(&self.events);
-        if !self.events.is_empty() {
+        self.writer.hint_due(&events);
+        if !events.is_empty() {
             match &self.written {
-                Confirmed::Now(rows) => self.writer.hooks.run_with_rows(&self.events, rows),
-                Confirmed::WithCommit => self.writer.hooks.run(Moment::Write, &self.events),
+                Confirmed::Now(rows) => self.writer.hooks.run_with_rows(&events, rows),
+                Confirmed::WithCommit => self.writer.hooks.run(Moment::Write, &events),
             }
-            self.writer.hooks.run(Moment::Commit, &self.events);
+            self.writer.hooks.run(Moment::Commit, &events);
         }
     }
 
     /// Reports the rollback and runs the rollback hooks.
-    pub fn rolled_back(self) {
+    pub fn rolled_back(mut self) {
+        let events = std::mem::take(&mut self.events);
+        if !events.is_empty() {
+            self.writer.hooks.run(Moment::Rollback, &events);
+        }
+    }
+}
+
+impl<S: Table> Drop for Receipt<S> {
+    fn drop(&mut self) {
         if !self.events.is_empty() {
-            self.writer.hooks.run(Moment::Rollback, &self.events);
+            self.writer.wake_untold();
+            self.writer.hint_due(&self.events);
         }
     }
 }

@@ -4,8 +4,11 @@ use std::ops::{Deref, DerefMut};
 
 use super::buffer::Gathered;
 use super::{WriteError, Writer};
-use crate::model::{Event, EventId, IntoEvents};
-use crate::port::{Begin, Cancel, CommitError, StoreError};
+use crate::model::{Event, EventId, IntoEvents, NewRow, Written};
+use crate::port::{
+    Begin, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, Store, StoreError, StoreFuture,
+    WriteOn,
+};
 
 /// A transaction of the driver that also accepts events. Dropping it without a commit rolls it back.
 pub struct Transaction<S: Begin> {
@@ -17,6 +20,11 @@ pub struct Transaction<S: Begin> {
 impl<S: Begin> Transaction<S> {
     pub(super) fn new(writer: Writer<S>, tx: S::Tx) -> Self {
         Self { writer, tx: Some(tx), gathered: Gathered::default() }
+    }
+
+    /// The driver's connection, to run statements in this transaction.
+    pub fn conn(&mut self) -> &mut S::Conn {
+        S::conn(self)
     }
 
     /// Checks one event, or an array, vector or iterator of events, and buffers them as one batch.
@@ -32,15 +40,16 @@ impl<S: Begin> Transaction<S> {
         Ok(E::ids(ids))
     }
 
-    /// Inserts the buffered events now, so that this transaction can read their rows.
+    /// Inserts the buffered events and messages now, so that this transaction can read their rows.
     ///
     /// Flushed events do not take the hot path: the reader reads them from the store after the commit.
     pub async fn flush(&mut self) -> Result<(), WriteError> {
-        let events = self.gathered.waiting_events();
-        let Some(tx) = self.tx.as_mut().filter(|_| !events.is_empty()) else {
+        let mut rows = self.writer.place_unreserved(&self.gathered.waiting_events());
+        rows.extend(self.gathered.queued_rows());
+        let Some(tx) = self.tx.as_mut().filter(|_| !rows.is_empty()) else {
             return Ok(());
         };
-        self.writer.store.insert(tx, &self.writer.place_unreserved(&events)).await?;
+        WriteOn::<S::Tx>::insert(&*self.writer.store, tx, &rows).await?;
         self.gathered.inserted(&self.writer.hooks);
         Ok(())
     }
@@ -57,7 +66,7 @@ impl<S: Begin> Transaction<S> {
         let (mut cancelled, left) = self.gathered.take_back(ids);
         if let Some(tx) = self.tx.as_mut().filter(|_| !left.is_empty()) {
             let request = Cancel { ids: left, by: by.into(), now: None };
-            cancelled.extend(self.writer.store.cancel_on(tx, request).await?);
+            cancelled.extend(WriteOn::<S::Tx>::cancel_on(&*self.writer.store, tx, request).await?);
         }
         Ok(cancelled)
     }
@@ -82,24 +91,30 @@ impl<S: Begin> Transaction<S> {
         };
         let events = self.gathered.waiting_events();
         let flushed = !self.gathered.flushed.is_empty();
+        let enqueued = self.gathered.has_messages();
         // COMMIT can report success for a transaction that an earlier error aborted. If events or callbacks
         // depend on the outcome, `commit_with` detects this by its insert, which runs even without rows.
         let (reservation, result) = if self.gathered.is_empty() {
             (None, self.writer.store.commit(tx).await.map(|()| Vec::new()))
         } else {
-            let (rows, reservation) = match events.as_slice() {
+            let (mut rows, reservation) = match events.as_slice() {
                 [] => (Vec::new(), None),
                 events => self.writer.place(events),
             };
+            rows.extend(self.gathered.queued_rows());
             let (gathered, hooks) = (&mut self.gathered, &self.writer.hooks);
             let inserted = || gathered.inserted(hooks);
             (reservation, self.writer.store.commit_with(tx, &rows, inserted).await)
         };
         match result {
             Ok(written) => {
-                self.writer.committed(&events, &written, reservation);
+                // The rows of messages come after those of events.
+                self.writer.committed(&events, &written[..written.len().min(events.len())], reservation);
                 if flushed {
                     self.writer.wake();
+                }
+                if enqueued {
+                    self.writer.wake_workers();
                 }
                 self.gathered.committed(&self.writer.hooks);
                 Ok(())
@@ -130,6 +145,44 @@ impl<S: Begin> Transaction<S> {
     /// The events written so far, flushed or buffered.
     pub fn written(&self) -> impl Iterator<Item = &Event> {
         self.gathered.flushed.iter().chain(&self.gathered.waiting).flatten()
+    }
+}
+
+impl<S: Begin + Store> Transaction<S> {
+    /// Checks one message of the queue, or an array, vector or iterator of messages, and buffers them. The event type
+    /// is the topic.
+    ///
+    /// They are inserted with the events before the commit, and workers look for them right after it; those of this
+    /// process do if their queue is [`Outbox::queue`](super::Outbox::queue), or the one that began the transaction.
+    /// Returns the ids as [`write`](Self::write) does. No writer hook sees messages.
+    pub fn enqueue<M, E: IntoEvents<M>>(&mut self, messages: E) -> Result<E::Ids, WriteError> {
+        let messages = self.writer.check(messages)?;
+        let ids = Writer::<S>::ids(&messages);
+        self.gathered.messages.extend(messages);
+        Ok(E::ids(ids))
+    }
+}
+
+/// Lets calls on a driver's transaction, such as those of the queue, take a transaction of the outbox.
+impl<S: Begin> WriteOn<Transaction<S>> for S {
+    fn insert<'a>(&'a self, tx: &'a mut Transaction<S>, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
+        WriteOn::<S::Tx>::insert(self, tx, rows)
+    }
+
+    fn cancel_on<'a>(&'a self, tx: &'a mut Transaction<S>, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
+        WriteOn::<S::Tx>::cancel_on(self, tx, request)
+    }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut Transaction<S>, request: Settle) -> StoreFuture<'a, Settled> {
+        WriteOn::<S::Tx>::settle_on(self, tx, request)
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<S>,
+        request: JoinChange,
+    ) -> StoreFuture<'a, JoinChanged> {
+        WriteOn::<S::Tx>::change_join_on(self, tx, request)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The writer: checks events, runs hooks, and inserts rows on a transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -9,9 +10,13 @@ use super::hook::{Hooks, Moment};
 use super::receipt::{Confirmed, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
-use crate::engine::{Reservation, Shared};
+use crate::engine::{EngineHealth, Reservation, Shared};
 use crate::model::{Event, EventId, IntoEvents, Lane, Limits, NewRow, Placement, When, Written};
 use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, StoreError, Table, WriteOn, WriteSql};
+use crate::queue::LocalWakeup;
+
+/// When the reader looks again for rows whose commit nobody has told of.
+const UNTOLD: Duration = Duration::from_millis(250);
 
 /// Writes events on transactions. Cheap to clone, and usable without an outbox.
 pub struct Writer<S> {
@@ -21,6 +26,8 @@ pub struct Writer<S> {
     trace: Arc<dyn TraceSource>,
     /// The engine that delivers committed events; `None` if another process delivers.
     engine: Option<Arc<Shared>>,
+    /// Wakes the workers of this process that share the writer's queue.
+    pub(crate) workers: LocalWakeup,
 }
 
 impl<S> Clone for Writer<S> {
@@ -31,6 +38,7 @@ impl<S> Clone for Writer<S> {
             limits: self.limits,
             trace: Arc::clone(&self.trace),
             engine: self.engine.clone(),
+            workers: self.workers.clone(),
         }
     }
 }
@@ -41,7 +49,8 @@ impl<S: Table> Writer<S> {
     #[must_use]
     pub fn new(store: Arc<S>) -> Self {
         let limits = store.facts().limits;
-        Self { store, hooks: Hooks::default(), limits, trace: Arc::new(TaskTrace), engine: None }
+        let workers = LocalWakeup::default();
+        Self { store, hooks: Hooks::default(), limits, trace: Arc::new(TaskTrace), engine: None, workers }
     }
 
     /// Adds a hook; hooks run in the order they were added.
@@ -51,7 +60,7 @@ impl<S: Table> Writer<S> {
         self
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -69,9 +78,20 @@ impl<S: Table> Writer<S> {
         self
     }
 
+    /// Sets the queue whose workers are told of committed messages.
+    pub(crate) fn telling(mut self, workers: LocalWakeup) -> Self {
+        self.workers = workers;
+        self
+    }
+
     pub(super) fn with_engine(mut self, engine: Arc<Shared>) -> Self {
         self.engine = Some(engine);
         self
+    }
+
+    /// The state of the engine that delivers committed events; `None` if another process delivers.
+    pub(super) fn health(&self) -> Option<EngineHealth> {
+        Some(self.engine.as_ref()?.with(|core| core.health(Instant::now())))
     }
 
     /// The store this writer writes to.
@@ -80,11 +100,16 @@ impl<S: Table> Writer<S> {
         &self.store
     }
 
-    /// Checks events and runs the before-write hooks.
-    pub(crate) fn prepare<M, E: IntoEvents<M>>(&self, events: E) -> Result<Vec<Event>, WriteError> {
+    /// Checks events, or messages of the queue, and adds the trace context.
+    pub(crate) fn check<M, E: IntoEvents<M>>(&self, events: E) -> Result<Vec<Event>, WriteError> {
         // The trace context is stored in the headers, which some layouts do not have.
         let trace = self.trace.current().filter(|_| self.limits.layout.has_headers());
-        let events = events.into_events(&self.limits, trace.as_ref())?;
+        Ok(events.into_events(&self.limits, trace.as_ref())?)
+    }
+
+    /// Checks events and runs the before-write hooks.
+    pub(crate) fn prepare<M, E: IntoEvents<M>>(&self, events: E) -> Result<Vec<Event>, WriteError> {
+        let events = self.check(events)?;
         if self.hooks.0.is_empty() {
             return Ok(events);
         }
@@ -138,6 +163,20 @@ impl<S: Table> Writer<S> {
         if self.own_lane().is_none() {
             self.store.notify();
         }
+    }
+
+    /// Wakes the workers of this process's queue, and those of other processes.
+    pub(super) fn wake_workers(&self) {
+        self.workers.notify();
+        self.store.notify();
+    }
+
+    /// Wakes the readers for rows that may be committed, or will be in a moment.
+    pub(super) fn wake_untold(&self) {
+        if let Some(engine) = &self.engine {
+            engine.with(|core| core.hint_again(Instant::now() + UNTOLD));
+        }
+        self.wake();
     }
 
     /// Schedules a read for the earliest due time of delayed events.

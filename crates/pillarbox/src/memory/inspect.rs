@@ -45,7 +45,6 @@ impl State {
         let held = |state| self.groups.values().filter(|held| held.state == state).count() as u64;
         let mut stats = Stats {
             delayed: self.index.count(Lane::DELAYED),
-            queued: self.index.count(Lane::QUEUE),
             free_slots: self.members.slots().iter().filter(|slot| slot.state.holder.is_none()).count() as u64,
             blocked_groups: held(GroupState::Blocked),
             paused_groups: held(GroupState::Paused),
@@ -55,7 +54,13 @@ impl State {
         };
         let mut oldest: Option<Timestamp> = None;
         for row in self.rows.values() {
-            stats.by_status[usize::from(row.status.code())] += 1;
+            let counts = if row.lane == Some(Lane::QUEUE) { &mut stats.queue } else { &mut stats.events };
+            match row.status {
+                Status::New => counts.new += 1,
+                Status::Done => counts.done += 1,
+                Status::Retry => counts.retry += 1,
+                Status::Dead => counts.dead += 1,
+            }
             stats.written_last_minute += u64::from(row.created_at > minute_ago);
             let done = row.status == Status::Done && row.done_at.is_some_and(|at| at > minute_ago);
             stats.done_last_minute += u64::from(done);

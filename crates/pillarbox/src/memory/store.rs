@@ -44,6 +44,7 @@ pub(super) struct Shared {
     max_rows: usize,
     state: Mutex<State>,
     written: watch::Sender<u64>,
+    left: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -127,6 +128,7 @@ impl MemoryStore {
             max_rows: options.max_rows,
             state: Mutex::new(State::new(options.has_leader)),
             written: watch::Sender::new(0),
+            left: watch::Sender::new(0),
         }))
     }
 
@@ -215,6 +217,7 @@ impl Table for MemoryStore {
     fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.0.lock().leave(node);
+            self.0.left.send_modify(|count| *count += 1);
             Ok(())
         })
     }
@@ -229,6 +232,10 @@ impl Table for MemoryStore {
 
     fn wakeups(&self) -> Option<Wakeups> {
         Some(Wakeups(self.0.written.subscribe()))
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        Some(Wakeups(self.0.left.subscribe()))
     }
 }
 
@@ -330,6 +337,11 @@ impl WriteOn<MemoryTransaction> for MemoryStore {
 
 impl Begin for MemoryStore {
     type Tx = MemoryTransaction;
+    type Conn = MemoryTransaction;
+
+    fn conn(tx: &mut MemoryTransaction) -> &mut MemoryTransaction {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, MemoryTransaction> {
         Box::pin(async move { Ok(MemoryTransaction::begin(&self.0)) })

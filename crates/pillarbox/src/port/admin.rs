@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 use super::StoreFuture;
 use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Status};
@@ -151,7 +152,7 @@ pub struct Purge {
 }
 
 /// Why a group is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupState {
     /// Its first event is dead.
@@ -282,26 +283,51 @@ pub struct NodeInfo {
 }
 
 /// The number of events of one type.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TypeCount {
     /// The event type.
+    #[serde(rename = "type")]
     pub event_type: String,
     /// The number of events.
     pub count: u64,
 }
 
-/// Counts and ages of an outbox.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Numbers of rows by status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct StatusCounts {
+    /// Rows that were not attempted yet.
+    pub new: u64,
+    /// Rows that failed and wait for the next attempt.
+    pub retry: u64,
+    /// Rows that are done and not yet purged.
+    pub done: u64,
+    /// Rows that were given up.
+    pub dead: u64,
+}
+
+impl StatusCounts {
+    /// The number of rows that are still to be delivered: new and retry.
+    #[must_use]
+    pub const fn pending(&self) -> u64 {
+        self.new + self.retry
+    }
+}
+
+/// Counts and ages of an outbox and of the queue in the same table.
+///
+/// A snapshot that several statements read: while rows change, its numbers may differ by these rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
-    /// The number of rows, indexed by status code.
-    pub by_status: [u64; 4],
-    /// The number of pending rows that are delayed.
+    /// Events by status.
+    pub events: StatusCounts,
+    /// Messages of the queue by status.
+    pub queue: StatusCounts,
+    /// The number of pending events that are delayed.
     pub delayed: u64,
-    /// The number of pending rows in the queue.
-    pub queued: u64,
-    /// The age of the oldest pending row that is due.
+    /// The age of the oldest pending row that is due; in JSON `oldest_ms`.
+    #[serde(rename = "oldest_ms", serialize_with = "as_milliseconds")]
     pub oldest: Option<Duration>,
-    /// Dead events by type, most frequent first.
+    /// Dead events and messages by type, most frequent first.
     pub dead_by_type: Vec<TypeCount>,
     /// Rows written within the last minute.
     pub written_last_minute: u64,
@@ -315,6 +341,25 @@ pub struct Stats {
     pub paused_groups: u64,
     /// The number of nodes with a live lease.
     pub nodes: u64,
+}
+
+impl Stats {
+    /// The number of rows, events and messages together, indexed by status code.
+    #[must_use]
+    pub const fn by_status(&self) -> [u64; 4] {
+        let Self { events, queue, .. } = self;
+        [
+            events.new + queue.new,
+            events.done + queue.done,
+            events.retry + queue.retry,
+            events.dead + queue.dead,
+        ]
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+fn as_milliseconds<S: Serializer>(age: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
 }
 
 /// The result of a migration.

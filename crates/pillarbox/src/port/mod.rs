@@ -19,7 +19,7 @@ mod write;
 pub use admin::{
     Admin, AuditEntry, Cancel, Contents, Discard, GroupAction, GroupChange, GroupState, HeldGroup,
     HeldGroups, Lacking, List, Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown,
-    Stats, TypeCount,
+    Stats, StatusCounts, TypeCount,
 };
 pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, DueTopics, Reap};

@@ -35,7 +35,7 @@ pub struct Write {
     pub now: Option<Timestamp>,
 }
 
-/// Wake-ups: the value changes when rows were written. The value itself is opaque.
+/// Wake-ups: the value changes when rows were written, or when a node left. The value itself is opaque.
 #[derive(Debug, Clone)]
 pub struct Wakeups(pub watch::Receiver<u64>);
 
@@ -85,6 +85,12 @@ pub trait Table: Send + Sync + 'static {
 
     /// Wake-ups for rows written elsewhere; `None` if the database does not send them.
     fn wakeups(&self) -> Option<Wakeups> {
+        None
+    }
+
+    /// Signals that a node has left, so that its slots are free; `None` if the database does not send them: nodes
+    /// then find out with their next heartbeat.
+    fn departures(&self) -> Option<Wakeups> {
         None
     }
 
@@ -139,6 +145,10 @@ impl<S: Table + ?Sized> Table for Arc<S> {
 
     fn wakeups(&self) -> Option<Wakeups> {
         (**self).wakeups()
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        (**self).departures()
     }
 
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -7,6 +7,12 @@ use super::{Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreEr
 use crate::model::{EventId, NewRow, Written};
 
 /// Writes in a transaction of type `Tx` of an asynchronous driver.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't write on `{Tx}`",
+    label = "not a transaction of this store's driver",
+    note = "pass `&mut tx`, where `tx` is a transaction that the outbox, the queue or your driver has begun; a pool, a \
+            connection or a client is none"
+)]
 pub trait WriteOn<Tx: ?Sized>: Table {
     /// Inserts all rows, with one statement if the database can; never commits.
     ///
@@ -66,6 +72,12 @@ pub enum CommitError {
 pub trait Begin: WriteOn<Self::Tx> {
     /// The driver's transaction type.
     type Tx: Send + 'static;
+
+    /// What the driver runs statements on: its connection, client or session.
+    type Conn: ?Sized;
+
+    /// The connection of a transaction.
+    fn conn(tx: &mut Self::Tx) -> &mut Self::Conn;
 
     /// Opens a transaction.
     fn begin(&self) -> StoreFuture<'_, Self::Tx>;

@@ -8,13 +8,14 @@ use tokio::sync::OnceCell;
 use super::local_wakeup::LocalWakeup;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::engine::{claim_at_once, settle_now};
-use crate::events::Writer;
+use crate::events::{Transaction, Writer};
 use crate::model::{
     EVENT_TYPE_MAX, Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written, limits,
 };
 use crate::port::{
-    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, OnDone, Outcome,
-    Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
+    Begin, BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, Migrated,
+    OnDone, Outcome, Reap, Select, Settle, Settled, Stats, Store, StoreError, Transact, TransactError, Wait,
+    Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -95,6 +96,13 @@ impl<S: Store> Queue<S> {
         Self::with_wakeup(store, name, LocalWakeup::default())
     }
 
+    /// Creates the queue of a writer's store, whose workers are told of what the writer commits.
+    pub(crate) fn beside(writer: &Writer<S>) -> Self {
+        let store = Arc::clone(writer.store());
+        let name = Arc::from(store.facts().name.as_str());
+        Self::with_wakeup(store, name, writer.workers.clone()).payload_limit(writer.limits().payload)
+    }
+
     /// Creates the queue of a database with this name, which it has in all log lines. Stores of several
     /// databases can have equal names.
     pub(super) fn with_wakeup(store: Arc<S>, name: Arc<str>, wakeup: LocalWakeup) -> Self {
@@ -150,6 +158,16 @@ impl<S: Store> Queue<S> {
     pub async fn ready(&self) -> Result<(), StoreError> {
         let Some(deployed) = &self.deployed else { return Ok(()) };
         deployed.get_or_try_init(async || self.store.admin().migrate().await.map(drop)).await.map(|&()| ())
+    }
+
+    /// Creates the tables, or upgrades them. Safe to repeat; needs the rights to do so.
+    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
+        self.store.admin().migrate().await
+    }
+
+    /// Counts messages, and the events in the same table, by status, and the age of the oldest row that is due.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        self.store.admin().stats().await
     }
 
     /// The store of this queue.
@@ -248,9 +266,13 @@ impl<S: Store> Queue<S> {
         self.notify();
     }
 
+    fn writer(&self) -> Writer<S> {
+        let writer = Writer::new(Arc::clone(&self.store)).payload_limit(self.limits().payload);
+        writer.telling(self.wakeup.clone())
+    }
+
     fn rows<E: IntoEvent>(&self, messages: impl IntoIterator<Item = E>) -> Result<Vec<NewRow>, QueueError> {
-        let writer = Writer::<S>::new(Arc::clone(&self.store)).payload_limit(self.limits().payload);
-        let events = writer.prepare(messages)?;
+        let events = self.writer().check(messages)?;
         Ok(events.into_iter().map(|event| NewRow { event, placement: Placement::Queue }).collect())
     }
 
@@ -477,6 +499,14 @@ impl<S: Store> Queue<S> {
         let request = self.request(message.owner(), vec![outcome(message.id(), Change::Done)]);
         let settled = self.store.settle_blocking(tx, &request)?;
         held(message, &settled)
+    }
+}
+
+impl<S: Store + Begin> Queue<S> {
+    /// Opens a transaction of the driver that also accepts messages and events. Its commit wakes the workers.
+    pub async fn begin(&self) -> Result<Transaction<S>, StoreError> {
+        self.ready().await?;
+        self.writer().begin().await
     }
 }
 

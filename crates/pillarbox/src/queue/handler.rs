@@ -14,7 +14,9 @@ use crate::events::{Failure, trace};
 use crate::model::OwnerId;
 use crate::port::{Delivery, Handed, Sink, Verdict};
 
-/// Processes the messages of one topic. Implement it for a type, or use a closure `|message| async { … }`.
+/// Processes the messages of one topic. Implement it for a type, or use a closure `|message: Message| async { … }`.
+///
+/// The error of a closure is [`Failure`], so that `Ok(())` needs no annotation; `?` converts any other error.
 ///
 /// Delivery is at least once: make the handler idempotent by [`message_id`](Message::message_id), or complete
 /// the message in the transaction of its effect with [`Queue::complete_on`](super::Queue::complete_on). When
@@ -27,14 +29,13 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-impl<F, Fut, E> Handler for F
+impl<F, Fut> Handler for F
 where
     F: Fn(Message) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), E>> + Send,
-    E: Into<Failure>,
+    Fut: Future<Output = Result<(), Failure>> + Send,
 {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
-        self(message).await.map_err(Into::into)
+        self(message).await
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// Several wake-ups share one channel. A worker of many databases waits on the channel, then compares the
 /// counts to find the queues that were notified.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LocalWakeup {
+pub(crate) struct LocalWakeup {
     woken: Arc<AtomicU64>,
     any: Arc<watch::Sender<u64>>,
 }
@@ -21,7 +21,7 @@ impl LocalWakeup {
         Self { woken: Arc::default(), any: Arc::clone(any) }
     }
 
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.woken.fetch_add(1, Ordering::AcqRel);
         self.any.send_modify(|count| *count += 1);
     }

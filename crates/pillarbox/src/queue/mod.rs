@@ -20,6 +20,7 @@ pub use handle::{Enqueued, Queue, SchemaDeployment, Settlement};
 pub use handler::Handler;
 pub use ids::{MessageId, WorkItemId};
 pub use joins::{JoinBuilder, QueueJoins, Waiting};
+pub(crate) use local_wakeup::LocalWakeup;
 pub use message::Message;
 pub use select::{DrainFirst, RoundRobin, Selection, SelectionState};
 pub use tokio_util::sync::CancellationToken;

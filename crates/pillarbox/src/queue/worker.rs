@@ -162,6 +162,10 @@ impl<S: Store> WorkerBuilder<S> {
         deadline(deadline: Duration) => deadline = Some(deadline);
         /// Number of failed attempts after which a message is dead. Default: 10.
         max_attempts(attempts: u32) => settings.max_attempts = attempts;
+        /// In place of `max_attempts`: as many attempts as the retry policy makes in about this time.
+        ///
+        /// For days, use delays that grow further: `.retry(Doubling::patient()).give_up_after(…)`.
+        give_up_after(time: Duration) => settings.give_up_after = Some(time);
         /// Backoff between attempts. Default: 2, 4, 8 … up to 60 s.
         retry(policy: impl RetryPolicy + 'static) => settings.retry = Arc::new(policy);
         /// Whether done messages are kept or deleted. Default: kept until the purge.
@@ -291,6 +295,13 @@ impl Worker {
     async fn wait_for(&self, least: Idleness) {
         // The only error is a closed channel: the worker has ended and stays idle.
         let _ = self.idleness.clone().wait_for(|idleness| *idleness >= least).await;
+    }
+
+    /// Waits until this future ends, such as a signal or a server that stops on one, and closes the worker.
+    pub async fn run_until<F: IntoFuture>(&self, end: F) -> F::Output {
+        let output = end.into_future().await;
+        self.close().await;
+        output
     }
 
     /// Stops claiming, waits for handlers for at most the drain time, then

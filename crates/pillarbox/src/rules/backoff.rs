@@ -8,6 +8,25 @@ pub trait RetryPolicy: Send + Sync {
     fn delay(&self, attempts: u32, random: f64) -> Duration;
 }
 
+/// Maximum number of attempts of an event.
+pub(crate) const ATTEMPTS_MAX: u32 = 1_000_000;
+
+/// The longest delay of policies that give up after a time.
+const LONGEST_PATIENT: Duration = Duration::from_secs(300);
+
+/// The number of attempts that a policy makes in about this time, without the time that attempts take.
+pub(crate) fn attempts_within(policy: &dyn RetryPolicy, time: Duration) -> u32 {
+    let (mut attempts, mut waited) = (1, Duration::ZERO);
+    while attempts < ATTEMPTS_MAX {
+        waited = waited.saturating_add(policy.delay(attempts, 0.5));
+        if waited > time {
+            break;
+        }
+        attempts += 1;
+    }
+    attempts
+}
+
 /// `min(max, base * 2^(attempts-1))` times a random factor in [0.5, 1.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exponential {
@@ -21,6 +40,14 @@ impl Default for Exponential {
     /// Starts at 200 ms and grows up to 60 s.
     fn default() -> Self {
         Self { base: Duration::from_millis(200), max: Duration::from_secs(60) }
+    }
+}
+
+impl Exponential {
+    /// From 200 ms up to 5 min, for events that are given up after a time.
+    #[must_use]
+    pub const fn patient() -> Self {
+        Self { base: Duration::from_millis(200), max: LONGEST_PATIENT }
     }
 }
 
@@ -43,6 +70,14 @@ impl Default for Doubling {
     /// Up to 60 s.
     fn default() -> Self {
         Self { max: Duration::from_secs(60) }
+    }
+}
+
+impl Doubling {
+    /// Up to 5 min, for messages that are given up after a time.
+    #[must_use]
+    pub const fn patient() -> Self {
+        Self { max: LONGEST_PATIENT }
     }
 }
 
@@ -75,6 +110,20 @@ mod tests {
             [1, 2, 3, 4, 5, 6, 7, 63, 64, u32::MAX].map(seconds),
             [2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
         );
+    }
+
+    /// PBX-217
+    #[test]
+    fn attempts_within_a_time_follow_the_delays_of_the_policy() {
+        let within =
+            |policy: &dyn RetryPolicy, seconds| attempts_within(policy, Duration::from_secs(seconds));
+        let every = Fixed(Duration::from_secs(10));
+        assert_eq!([0, 9, 10, 95].map(|seconds| within(&every, seconds)), [1, 1, 2, 10]);
+        assert_eq!(within(&Doubling::default(), 2 + 4 + 8), 4);
+        assert_eq!(within(&Fixed(Duration::ZERO), 1), ATTEMPTS_MAX, "it ends");
+        let days = 3 * 24 * 3_600;
+        assert!((860..900).contains(&within(&Exponential::patient(), days)));
+        assert!((860..900).contains(&within(&Doubling::patient(), days)));
     }
 
     /// EVT-100

@@ -8,6 +8,7 @@ mod members;
 mod share;
 mod transition;
 
+pub(crate) use backoff::{ATTEMPTS_MAX, attempts_within};
 pub use backoff::{Doubling, Exponential, Fixed, RetryPolicy};
 pub use held::{Head, held_after};
 pub use joins::{join_refusal, new_steps, report_refusal, started_join};

@@ -67,7 +67,7 @@ async fn ordered_with_one_worker_and_one_attempt_delivers_everything_in_seq_orde
         .listener("t", move |event: Event| {
             let fails = event.id().as_str() == "06";
             note.note(event);
-            async move { if fails { Err("no") } else { Ok(()) } }
+            async move { if fails { Err("no".into()) } else { Ok(()) } }
         })
         .workers(1)
         .max_attempts(1)

@@ -79,10 +79,9 @@ async fn a_scope_whose_body_fails_rolls_back() {
 async fn the_current_transaction_is_the_drivers_own() {
     let writer = Writer::new(Arc::new(Watched::new()));
     let scope = writer.scope(async {
-        let mut current = TransactionContext::<Watched>::current(&TaskContext).await?;
-        let tx = current.transaction()?;
+        let mut tx = TransactionContext::<Watched>::current(&TaskContext).await?;
         tx.write(event("a"))?;
-        assert!(format!("{:?}", **tx).starts_with("MemoryTransaction"));
+        assert!(format!("{:?}", tx.conn()).starts_with("MemoryTransaction"));
         Ok::<_, WriteError>(())
     });
     scope.await.unwrap();

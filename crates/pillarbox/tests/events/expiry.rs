@@ -37,7 +37,7 @@ async fn an_event_that_waited_too_long_in_memory_is_dead_hot_or_not() {
             .listener("t", move |event: Event| {
                 note.note(event);
                 let wait = Arc::clone(&wait);
-                async move { wait.acquire().await.map(|permit| permit.forget()) }
+                async move { Ok(wait.acquire().await.map(|permit| permit.forget())?) }
             })
             .workers(1)
             .start()

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pillarbox::Outbox;
 use pillarbox::events::Failure;
 use pillarbox::model::Status;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
+use pillarbox::rules::Exponential;
+use pillarbox::{Event, Outbox};
+use tokio::time::Instant;
 use tracing::Level;
 
 use crate::kit::{Logs, Watched, event, seen::commit};
@@ -117,4 +119,58 @@ async fn the_first_failure_of_a_listener_s_dependency_is_told_and_so_is_its_reco
     assert!(recovered[0].contains("failed_requests=2"), "{recovered:?}");
     assert!(!logs.has(Level::WARN, "circuit breaker") && !logs.has(Level::WARN, FAILS), "{:?}", logs.all());
     assert!(logs.all().iter().all(|(_, line)| !line.contains("4711")), "{:?}", logs.all());
+}
+
+/// Tries one event until it is done; tells its attempts and whether other calls were slowed down.
+async fn attempts_after(status: u16, retry_after: Option<Duration>) -> (u32, &'static str) {
+    let store = Watched::new();
+    let answered = AtomicUsize::new(0);
+    let failure = Failure::from_status(status, retry_after);
+    let message = failure.message().to_owned();
+    assert_eq!(message, format!("the receiver answered {status}"));
+    let listener = move |_: Event| {
+        let first = answered.fetch_add(1, Ordering::Relaxed) == 0;
+        std::future::ready(if first { Err(failure.clone()) } else { Ok(()) })
+    };
+    let outbox = Outbox::ordered(store.clone()).listener("t", listener).start().await.unwrap();
+    let began = Instant::now();
+    commit(&outbox, event("a").group("g")).await;
+    let done = store.until("a", Status::Done).await;
+    outbox.close().await;
+    (done.attempts, if began.elapsed() >= Duration::from_secs(7) { "late" } else { "soon" })
+}
+
+/// PBX-216
+#[tokio::test(start_paused = true)]
+async fn a_status_counts_an_attempt_only_if_it_is_the_events_own_fault() {
+    for status in [400, 413, 422] {
+        assert_eq!(attempts_after(status, None).await, (1, "soon"), "{status}");
+    }
+    for status in [302, 401, 403, 404, 408, 409, 410, 429, 500, 502, 503, 504] {
+        assert_eq!(attempts_after(status, None).await, (0, "soon"), "{status}");
+    }
+    for status in [400, 429, 500, 503] {
+        let (attempts, when) = attempts_after(status, Some(Duration::from_secs(7))).await;
+        assert_eq!((attempts, when), (u32::from(status == 400), "late"), "{status}");
+    }
+}
+
+/// PBX-217
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_given_up_after_a_time_is_tried_for_that_long() {
+    let store = Watched::new();
+    let outbox = Outbox::ordered(store.clone())
+        .listener("t", |_: Event| async { Err("no".into()) })
+        .retry(Exponential::patient())
+        .give_up_after(Duration::from_secs(3 * 3_600))
+        .start()
+        .await
+        .unwrap();
+    let began = Instant::now();
+    commit(&outbox, event("a").group("g")).await;
+    let dead = store.until_that(async || store.record("a").await.filter(|a| a.status == Status::Dead));
+    let attempts = dead.await.attempts;
+    let minutes = began.elapsed().as_secs() / 60;
+    assert!((150..=210).contains(&minutes) && attempts > 40, "{minutes} min, {attempts} attempts");
+    outbox.close().await;
 }

@@ -26,7 +26,7 @@ pub(crate) fn gated(seen: &Seen, gate: &Arc<Semaphore>) -> impl pillarbox::event
         async move {
             gate.acquire().await?.forget();
             seen.note(event);
-            Ok::<_, tokio::sync::AcquireError>(())
+            Ok(())
         }
     }
 }

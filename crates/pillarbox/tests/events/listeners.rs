@@ -111,7 +111,7 @@ async fn a_listener_may_need_longer_than_the_lease() {
         .listener("t", move |event: Event| {
             note.note(event);
             let wait = Arc::clone(&wait);
-            async move { wait.acquire().await.map(|permit| permit.forget()) }
+            async move { Ok(wait.acquire().await.map(|permit| permit.forget())?) }
         })
         .lease(Duration::from_secs(3))
         .start()

@@ -20,6 +20,7 @@ mod hot;
 mod interceptors;
 mod listeners;
 mod observe;
+mod operation;
 mod poller;
 mod poller_claims;
 mod purge;

@@ -79,7 +79,7 @@ async fn a_run_in_which_everything_fails_logs_none_of_them() {
     let logs = Logs::capture();
     let (store, seen) = (Watched::new(), Seen::new());
     let outbox = Outbox::single_node(store.clone())
-        .listener("t", |event: Event| async move { event.json_as::<Vec<u64>>().map(|_| ()) })
+        .listener("t", |event: Event| async move { Ok(event.json_as::<Vec<u64>>().map(|_| ())?) })
         .listener("panics", |_: Event| async { panic!("no") as Result<(), Failure> })
         .listener("slow", |_: Event| std::future::pending::<Result<(), Failure>>())
         .interceptor(pillarbox::events::interceptor::before(|event| {

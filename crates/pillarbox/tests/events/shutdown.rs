@@ -9,6 +9,7 @@ use pillarbox::port::Admin;
 use pillarbox::{Event, Failure, Outbox};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::Level;
 
 use crate::kit::{Logs, Seen, Watched, event, seen::commit};
@@ -22,7 +23,7 @@ async fn closing_ends_the_purge_first_then_reading_then_delivery() {
         .listener("t", move |event: Event| {
             note.note(event);
             let wait = Arc::clone(&wait);
-            async move { wait.acquire().await.map(|permit| permit.forget()) }
+            async move { Ok(wait.acquire().await.map(|permit| permit.forget())?) }
         })
         .purge(PurgeSettings { interval: Duration::from_secs(1), ..PurgeSettings::default() })
         .start()
@@ -115,4 +116,25 @@ async fn a_closed_outbox_does_not_warn() {
     outbox.close().await;
     drop(outbox);
     assert!(!logs.all().iter().any(|(level, _)| *level <= Level::WARN), "{:?}", logs.all());
+}
+
+/// PBX-060
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_no_event_that_only_waits_for_its_next_attempt() {
+    for failure in [Failure::retry("no"), Failure::unavailable("down", None)] {
+        let (store, seen) = (Watched::new(), Seen::new());
+        let (note, answer) = (seen.clone(), failure.clone());
+        let listener = move |event: Event| {
+            note.note(event);
+            std::future::ready(Err(answer.clone()))
+        };
+        let outbox = Outbox::ordered(store.clone()).listener("t", listener).start().await.unwrap();
+        for n in 0..9 {
+            commit(&outbox, event(&n.to_string()).group(n.to_string())).await;
+        }
+        seen.wait(1).await;
+        let began = Instant::now();
+        outbox.close().await;
+        assert!(began.elapsed() < Duration::from_millis(500), "{failure:?}: {:?}", began.elapsed());
+    }
 }

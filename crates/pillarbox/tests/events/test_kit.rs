@@ -79,7 +79,7 @@ async fn its_clock_brings_delayed_events_and_retries_about() {
         "t",
         move |_: Event| {
             count.fetch_add(1, Ordering::SeqCst);
-            async { Err::<(), _>("no") }
+            async { Err("no".into()) }
         },
     );
     outbox.write(event("a").due(Duration::from_secs(3_600))).await.unwrap();

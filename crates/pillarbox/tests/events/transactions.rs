@@ -1,11 +1,15 @@
 //! Transactions: what is written stands and falls with them.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pillarbox::events::Transaction;
-use pillarbox::model::Status;
+use pillarbox::model::{EventId, Status};
 use pillarbox::port::{Begin, CommitError, Table};
-use pillarbox::{Event, Outbox, Writer};
+use pillarbox::queue::Message;
+use pillarbox::{Event, Outbox, Queue, Writer};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, advance};
 
 use crate::kit::{Answered, Seen, Watched, event};
 
@@ -188,6 +192,108 @@ async fn events_on_the_callers_own_transaction_are_delivered_once_whatever_becom
         let delivered: &[&str] = if fate == "rolled back" { &[] } else { &["a", "b"] };
         assert_eq!(seen.ids(), delivered, "{fate}");
     }
+}
+
+/// PBX-215
+#[tokio::test(start_paused = true)]
+async fn a_receipt_that_is_dropped_untold_wakes_the_reader_then_and_a_moment_later() {
+    for dropped in ["after the commit", "before it"] {
+        let (store, seen) = (Watched::silent(), Seen::new());
+        let outbox = started(&store, &seen).await;
+        store.until_that(async || (store.count("fetch") > 0).then_some(())).await;
+        let mut tx = store.inner.begin().await.unwrap();
+        let receipt = outbox.write_on(&mut tx, event("a")).await.unwrap();
+        let began = Instant::now();
+        if dropped == "before it" {
+            drop(receipt);
+            advance(Duration::from_millis(100)).await;
+            store.inner.commit(tx).await.unwrap();
+        } else {
+            store.inner.commit(tx).await.unwrap();
+            drop(receipt);
+        }
+        seen.wait(1).await;
+        assert!(began.elapsed() < Duration::from_secs(1), "{dropped}: {:?}", began.elapsed());
+        outbox.close().await;
+    }
+}
+
+/// PBX-214
+#[tokio::test(start_paused = true)]
+async fn messages_enqueued_beside_events_are_handled_right_after_the_commit() {
+    let (store, seen) = (Watched::silent(), Seen::new());
+    let outbox = started(&store, &seen).await;
+    let (handled, mut messages) = mpsc::channel(16);
+    let handler = move |message: Message| {
+        let sent = handled.try_send(message.message_id().to_string());
+        async move {
+            sent?;
+            Ok(())
+        }
+    };
+    let hour = Duration::from_secs(3_600);
+    let worker = outbox.queue().worker().handler("mail", handler).poll_interval(hour).start().unwrap();
+    worker.wait_drained().await;
+
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("a")).unwrap();
+    let mail = |id: &str| Event::text("mail", "{}").id(id);
+    assert_eq!(tx.enqueue(mail("m")).unwrap().unwrap().as_str(), "m");
+    assert_eq!(tx.enqueue([mail("n"), mail("taken back")]).unwrap().len(), 2);
+    let taken_back = EventId::from_row("taken back");
+    assert_eq!(tx.cancel(std::slice::from_ref(&taken_back), "me").await.unwrap(), [taken_back]);
+    assert_eq!(store.rows().await, 0, "nothing is written before the commit");
+    let began = Instant::now();
+    tx.commit().await.unwrap();
+    let mut found = [messages.recv().await.unwrap(), messages.recv().await.unwrap()];
+    found.sort();
+    assert_eq!(found, ["m", "n"]);
+    seen.wait(1).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(store.count("insert"), 1, "events and messages go in by one statement");
+
+    let mut tx = outbox.begin().await.unwrap();
+    tx.enqueue(mail("flushed")).unwrap();
+    tx.flush().await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(messages.recv().await.unwrap(), "flushed");
+    let mut tx = outbox.begin().await.unwrap();
+    tx.enqueue(mail("rolled back")).unwrap();
+    tx.rollback().await.unwrap();
+    worker.wait_drained().await;
+    assert_eq!(store.status("rolled back").await, None);
+    worker.close().await;
+    outbox.close().await;
+}
+
+/// PBX-214
+#[tokio::test(start_paused = true)]
+async fn a_transaction_of_the_queue_enqueues_and_settles_and_tells_its_workers() {
+    let store = Watched::silent();
+    let queue = Queue::new(store.clone());
+    let (handled, mut messages) = mpsc::channel(16);
+    let settles = queue.clone();
+    let handler = move |message: Message| {
+        let (settles, handled) = (settles.clone(), handled.clone());
+        async move {
+            let mut tx = settles.begin().await?;
+            settles.complete_on(&mut tx, &message).await?;
+            tx.commit().await?;
+            handled.try_send(message.message_id().to_string())?;
+            Ok(())
+        }
+    };
+    let hour = Duration::from_secs(3_600);
+    let worker = queue.worker().handler("t", handler).poll_interval(hour).start().unwrap();
+    worker.wait_drained().await;
+    let mut tx = queue.begin().await.unwrap();
+    tx.enqueue(event("m")).unwrap();
+    let began = Instant::now();
+    tx.commit().await.unwrap();
+    assert_eq!(messages.recv().await.unwrap(), "m");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(store.status("m").await, Some(Status::Done));
+    worker.close().await;
 }
 
 /// PBX-024

@@ -24,7 +24,7 @@ async fn a_fan_out_ends_in_one_message() {
             let seen = seen.clone();
             async move {
                 seen.add(message);
-                Ok::<_, std::fmt::Error>(())
+                Ok(())
             }
         }
     };
@@ -39,6 +39,30 @@ async fn a_fan_out_ends_in_one_message() {
     let shown = joins.show(&join, 9).await.unwrap();
     assert_eq!((shown.join.status, shown.join.completed, shown.members.len()), (JoinStatus::Completed, 3, 3));
     assert_eq!(joins.list(Some("customer-7"), None, 9).await.unwrap()[0].id, join);
+}
+
+/// PBX-214: the whole fan-out is there with the commit of a transaction of the queue, or nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_of_the_queue_enqueues_steps_and_attaches_them() {
+    let queue = queue();
+    let joins = queue.joins();
+    let mut tx = queue.begin().await.unwrap();
+    let join = joins.start_on(&mut tx, JoinBuilder::of(1)).await.unwrap();
+    let step = tx.enqueue(message("step")).unwrap().unwrap();
+    tx.flush().await.unwrap();
+    assert!(joins.attach_on(&mut tx, &join, &[MessageId::from(step)]).await.unwrap());
+    joins.wait_on(&mut tx, &join, Waiting::new().on_complete("next", "{}")).await.unwrap();
+    tx.commit().await.unwrap();
+    let seen = Seen::default();
+    let noted = seen.clone();
+    let handler = move |message: Message| {
+        noted.add(message);
+        async { Ok(()) }
+    };
+    let worker = queue.worker().handler_for_all(handler).start().unwrap();
+    seen.until(2).await;
+    worker.close().await;
+    assert_eq!(seen.topics(), ["step", "next"]);
 }
 
 /// OBX-092, OBX-093: a step that its handler completes in its own transaction wakes the worker for what follows it.
@@ -57,7 +81,7 @@ async fn a_continuation_of_a_step_completed_by_its_handler_waits_for_no_poll() {
             let mut tx = queue.store().begin().await?;
             queue.complete_on(&mut tx, &message).await?;
             queue.store().commit(tx).await?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            Ok(())
         }
     };
     let began = tokio::time::Instant::now();
@@ -65,7 +89,7 @@ async fn a_continuation_of_a_step_completed_by_its_handler_waits_for_no_poll() {
         let seen = seen.clone();
         move |message: Message| {
             seen.add(message);
-            std::future::ready(Ok::<_, std::fmt::Error>(()))
+            std::future::ready(Ok(()))
         }
     };
     let builder = queue.worker().poll_interval(secs(3_600)).handler("step", complete);

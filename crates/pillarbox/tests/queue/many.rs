@@ -92,8 +92,9 @@ async fn a_key_leads_to_its_database() {
         Databases::stores([("acme".to_owned(), named("acme")), (tenant.to_string(), named("seven"))]);
     databases.queue("acme").await.unwrap().enqueue(message("a")).await.unwrap();
     databases.queue(tenant).await.unwrap().enqueue_all([message("b"), message("b")]).await.unwrap();
-    let queued =
-        async |key: &str| databases.queue(key).await.unwrap().store().admin().stats().await.unwrap().queued;
+    let queued = async |key: &str| {
+        databases.queue(key).await.unwrap().store().admin().stats().await.unwrap().queue.pending()
+    };
     assert_eq!((queued("acme").await, queued(&tenant.to_string()).await), (1, 2));
     let unknown = databases.queue("nobody").await.err().unwrap();
     assert!(matches!(&unknown, RouteError::Unknown(key) if key == "nobody"));

@@ -1,6 +1,5 @@
 //! Old messages: a worker deletes them beside its work.
 
-use std::fmt::Error;
 use std::time::Duration;
 
 use pillarbox::Queue;
@@ -16,7 +15,7 @@ use crate::kit::*;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 fn worker(queue: &Queue<MemoryStore>) -> WorkerBuilder<MemoryStore> {
-    let good = |_: Message| std::future::ready(Ok::<_, Error>(()));
+    let good = |_: Message| std::future::ready(Ok(()));
     let never = |_: Message| std::future::ready(Err::<(), _>(Failure::permanent("never")));
     queue.worker().handler("good", good).handler("bad", never)
 }

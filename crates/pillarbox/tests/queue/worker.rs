@@ -312,7 +312,7 @@ async fn suspects_go_one_at_a_time_with_their_attempt_written_first() {
     seen.until(4).await;
     worker.close().await;
     let stats = queue.store().admin().stats().await.unwrap();
-    assert_eq!(stats.by_status, [0, 4, 0, 0]);
+    assert_eq!(stats.by_status(), [0, 4, 0, 0]);
 }
 
 /// PBX-070, OBX-050: one that is given back before its turn came has lost nothing, and stays suspect.
@@ -388,7 +388,7 @@ async fn handlers_run_at_once_up_to_a_bound() {
     worker.close().await;
     assert_eq!(peak.load(Ordering::SeqCst), 3);
     let stats = queue.store().admin().stats().await.unwrap();
-    assert_eq!(stats.by_status, [0, 20, 0, 0]);
+    assert_eq!(stats.by_status(), [0, 20, 0, 0]);
 }
 
 /// OBX-050: closing finishes what runs and gives back what waits, attempts not counted.

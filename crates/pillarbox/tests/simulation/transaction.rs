@@ -53,6 +53,11 @@ impl WriteOn<NodeTransaction> for NodeStore {
 
 impl Begin for NodeStore {
     type Tx = NodeTransaction;
+    type Conn = NodeTransaction;
+
+    fn conn(tx: &mut NodeTransaction) -> &mut NodeTransaction {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, NodeTransaction> {
         let world = Arc::clone(self.world());

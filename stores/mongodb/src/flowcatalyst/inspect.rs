@@ -86,12 +86,12 @@ pub(super) async fn stats(call: &mut Call<'_>) -> Result<Stats, DriverError> {
         doc! { "$group": { "_id": Bson::Null, "n": { "$sum": 1 }, "retry": { "$sum": retried }, "oldest": { "$min": waits } } },
     ];
     if let Some(found) = call.aggregate(&call.names().event, open).await?.pop() {
-        stats.by_status[2] = number(&found, "retry");
-        stats.by_status[0] = number(&found, "n") - stats.by_status[2];
+        stats.events.retry = number(&found, "retry");
+        stats.events.new = number(&found, "n") - stats.events.retry;
         stats.oldest = found.get_datetime("oldest").ok().map(|written| until(from_date(*written), now));
     }
     let done_since = doc! { "status": COMPLETED, "processedAt": { "$gt": minute_ago } };
-    stats.by_status[1] = matching(call, doc! { "status": COMPLETED }).await?;
+    stats.events.done = matching(call, doc! { "status": COMPLETED }).await?;
     stats.done_last_minute = matching(call, done_since).await?;
     stats.written_last_minute = matching(call, doc! { "createdAt": { "$gt": minute_ago } }).await?;
     dead(call, &mut stats, doc! { "status": FAILED }, "$type").await?;

@@ -37,7 +37,7 @@ use crate::store::PostgresTable;
 /// let pool = Pool::builder(Manager::new(url.parse()?, NoTls)).max_size(16).build()?;
 /// let store = PipelinedStore::new(PostgresStore::open_url(url)?, pool);
 /// let outbox = Outbox::single_node(store)
-///     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+///     .listener("OrderPlaced", |event: Event| async move { Ok(drop(event)) })
 ///     .start()
 ///     .await?;
 /// let mut tx = outbox.begin().await?;
@@ -111,6 +111,11 @@ fn no_connection(error: PoolError) -> DriverError {
 
 impl<K: Kind> Begin for PipelinedTable<K> {
     type Tx = PipelinedTransaction;
+    type Conn = PipelinedTransaction;
+
+    fn conn(tx: &mut PipelinedTransaction) -> &mut PipelinedTransaction {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, PipelinedTransaction> {
         Box::pin(async move {
@@ -215,6 +220,10 @@ impl<K: Kind> Table for PipelinedTable<K> {
 
     fn wakeups(&self) -> Option<Wakeups> {
         self.store.wakeups()
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        self.store.departures()
     }
 
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

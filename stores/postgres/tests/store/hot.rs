@@ -10,6 +10,7 @@ use pillarbox::port::{
     Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreFuture, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
+use pillarbox_postgres::sqlx::{Postgres, Transaction};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -126,7 +127,7 @@ impl Table for Gated {
     }
 }
 
-type Tx = <PostgresStore as Begin>::Tx;
+type Tx = Transaction<'static, Postgres>;
 
 impl WriteOn<Tx> for Gated {
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
@@ -140,6 +141,11 @@ impl WriteOn<Tx> for Gated {
 
 impl Begin for Gated {
     type Tx = Tx;
+    type Conn = Tx;
+
+    fn conn(tx: &mut Tx) -> &mut Tx {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, Tx> {
         self.store.begin()

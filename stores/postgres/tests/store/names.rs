@@ -35,7 +35,7 @@ async fn outboxes_in_one_database_do_not_see_each_other() {
         assert_eq!(store.stats().await.unwrap().free_slots, 0, "{name}");
         outbox.close().await;
         assert_eq!(seen.ids(), [1, 2, 3].map(|number| format!("{name}-{number}")));
-        assert_eq!(store.stats().await.unwrap().by_status, [0, 3, 0, 0], "{name}");
+        assert_eq!(store.stats().await.unwrap().by_status(), [0, 3, 0, 0], "{name}");
     }
     assert_eq!(
         fixture

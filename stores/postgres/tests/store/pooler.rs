@@ -37,7 +37,7 @@ fn pool(url: &str) -> PgPool {
 async fn write(outbox: &Outbox<PostgresStore>, number: usize) {
     let mut tx = outbox.begin().await.unwrap();
     let order = query("INSERT INTO orders (id) VALUES ($1)").persistent(false).bind(number as i64);
-    order.execute(&mut **tx).await.unwrap();
+    order.execute(tx.conn()).await.unwrap();
     let (id, group) = (number.to_string(), (number % 7).to_string());
     tx.write(Event::text(ORDER_PLACED, "{}").id(id).aggregate(ACCOUNT, group)).unwrap();
     tx.commit().await.unwrap();

@@ -39,6 +39,27 @@ async fn an_event_of_another_process_is_delivered_without_waiting_for_a_poll() {
     writer.close().await;
 }
 
+/// PBX-218: neither node's next heartbeat comes for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_tells_the_others_at_once() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let start = async |store, seen: &Seen| {
+        seen.hear(Outbox::ordered(store)).poll_interval(HOURS).lease(HOURS).start().await.unwrap()
+    };
+    let (first, second) = (Seen::new(), Seen::new());
+    let leaves = start(fixture.store().await, &first).await;
+    let stays = start(fixture.beside(), &second).await;
+    fixture.until(LISTENS, 2).await;
+    leaves.close().await;
+    fixture
+        .until("SELECT count(DISTINCT holder) FROM outbox_slot WHERE slot < 64 AND holder IS NOT NULL", 1)
+        .await;
+    fixture.until("SELECT count(*) FROM outbox_slot WHERE slot < 64 AND holder IS NULL", 0).await;
+    commit(&stays, "1", "1").await;
+    second.wait(1).await;
+    stays.close().await;
+}
+
 /// PBX-016: NOTIFY holds a lock over the commit of everyone, so it never comes on a writer's connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_connection_that_writes_notifies() {

@@ -77,7 +77,7 @@ async fn a_transaction_of_sqlx_that_an_error_aborted_is_refused() {
         if flush {
             tx.flush().await.unwrap();
         }
-        query("SELECT 1/0").execute(&mut **tx).await.unwrap_err();
+        query("SELECT 1/0").execute(tx.conn()).await.unwrap_err();
         assert!(matches!(tx.commit().await, Err(CommitError::Refused(_))), "flushed: {flush}");
     }
     assert_eq!(kit.counts().await, (0, 0));

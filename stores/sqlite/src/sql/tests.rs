@@ -66,7 +66,7 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
         (&sql.ended.held, "outbox_event_ended (status=? AND done_at<?)"),
         (&sql.slots_sweep, "outbox_event_pending"),
         (&sql.written, "outbox_event_message (message_id=?)"),
-        (&sql.stats_ended, "COVERING INDEX outbox_event_ended"),
+        (&sql.stats_ended, "outbox_event_ended (status=?)"),
         (&sql.claim, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.done, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.done_delete, "INTEGER PRIMARY KEY (rowid=?)"),

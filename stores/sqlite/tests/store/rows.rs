@@ -159,7 +159,7 @@ async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
     let replay = Replay { select: Select::default(), limit: 10, by: "me".to_owned(), now: None };
     assert_eq!(outbox.store.replay(replay).await.unwrap(), 1);
     assert_eq!(outbox.number("SELECT status FROM outbox_event WHERE lane = -2"), 0);
-    assert_eq!(outbox.store.stats().await.unwrap().by_status, [3, 0, 0, 0]);
+    assert_eq!(outbox.store.stats().await.unwrap().by_status(), [3, 0, 0, 0]);
     let purge = Purge { status: PurgeStatus::Any, older_than: Duration::ZERO, limit: 10, now: None };
     outbox.store.purge(purge).await.unwrap();
 }

@@ -105,5 +105,5 @@ async fn what_was_asked_for_before_the_last_handle_went_is_done() {
     asked.await.unwrap();
     drop(outbox.store);
     assert_eq!(fetch_all(&beside).await.rows.len(), 1);
-    assert_eq!(beside.stats().await.unwrap().by_status, [1, 0, 0, 0]);
+    assert_eq!(beside.stats().await.unwrap().by_status(), [1, 0, 0, 0]);
 }

@@ -1,8 +1,7 @@
 //! The report of `stats`: counts, ages, rates, dead events by type, nodes and held groups.
 
 use jiff::Timestamp;
-use pillarbox::model::Status;
-use pillarbox::port::{self, HeldGroups};
+use pillarbox::port::{self, HeldGroups, StatusCounts};
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, count, fields, span};
@@ -21,6 +20,7 @@ pub(super) struct Report {
     at: Timestamp,
     store: Outbox,
     events: StatusCounts,
+    queue: StatusCounts,
     pending: Pending,
     rates: Rates,
     dead_by_type: Vec<DeadType>,
@@ -33,14 +33,6 @@ pub(super) struct Report {
 struct Outbox {
     kind: &'static str,
     name: String,
-}
-
-#[derive(Debug, Serialize)]
-struct StatusCounts {
-    new: u64,
-    retry: u64,
-    done: u64,
-    dead: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -86,22 +78,17 @@ impl Report {
         let stats = store.admin().stats().await?;
         let nodes = store.admin().nodes().await?;
         let held = store.admin().groups(HeldGroups { after: None, limit: SHOWN }).await?;
-        let of = |status: Status| stats.by_status[usize::from(status.code())];
         let dead = |t: &port::TypeCount| DeadType { event_type: t.event_type.clone(), count: t.count };
         let facts = store.facts();
         Ok(Self {
             at: Timestamp::now(),
             store: Outbox { kind: facts.kind, name: facts.name.clone() },
-            events: StatusCounts {
-                new: of(Status::New),
-                retry: of(Status::Retry),
-                done: of(Status::Done),
-                dead: of(Status::Dead),
-            },
+            events: stats.events,
+            queue: stats.queue,
             pending: Pending {
-                total: of(Status::New) + of(Status::Retry),
+                total: stats.events.pending() + stats.queue.pending(),
                 delayed: stats.delayed,
-                queued: stats.queued,
+                queued: stats.queue.pending(),
                 oldest_ms: stats.oldest.map(|age| age.as_millis() as u64),
             },
             rates: Rates::of(&stats),
@@ -157,10 +144,8 @@ impl Printable for Report {
 impl Report {
     fn overview(&self, ink: Ink) -> String {
         let oldest = self.pending.oldest_ms.map(|ms| span(std::time::Duration::from_millis(ms)));
-        let dead = match self.events.dead {
-            0 => "0".to_owned(),
-            dead => ink.red(&count(dead)),
-        };
+        let dead = both(self.events.dead, self.queue.dead);
+        let dead = if self.events.dead + self.queue.dead == 0 { dead } else { ink.red(&dead) };
         let held = match (self.groups.blocked, self.groups.paused) {
             (0, 0) => "none held back".to_owned(),
             (blocked, paused) => ink.yellow(&format!("{} blocked, {} paused", count(blocked), count(paused))),
@@ -169,7 +154,7 @@ impl Report {
             ("store", format!("{} {}", self.store.kind, one_line(&self.store.name))),
             ("pending", self.pending_line()),
             ("oldest", oldest.unwrap_or("nothing is due".to_owned())),
-            ("done", count(self.events.done)),
+            ("done", both(self.events.done, self.queue.done)),
             ("dead", dead),
             ("written", rate(self.rates.written_last_minute, self.rates.written_per_second)),
             ("delivered", rate(self.rates.done_last_minute, self.rates.done_per_second)),
@@ -193,6 +178,14 @@ impl Report {
             free => format!(", {} held by none", counted(free, "slot")),
         };
         format!("{}{free}", counted(self.nodes.len() as u64, "node"))
+    }
+}
+
+/// A number of events, and that of messages if there are any.
+fn both(events: u64, messages: u64) -> String {
+    match messages {
+        0 => count(events),
+        messages => format!("{}, {}", counted(events, "event"), counted(messages, "message")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::{Invalid, ROW_BYTES_MAX};
 use crate::port::{OnDone, Order, ReadScope};
-use crate::rules::{Exponential, Lease, RetryPolicy};
+use crate::rules::{ATTEMPTS_MAX, Exponential, Lease, RetryPolicy};
 
 /// What happens to a group after one of its events is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -64,6 +64,8 @@ pub struct EngineSettings {
     pub skip_recent: Duration,
     /// Number of failed attempts after which an event is dead.
     pub max_attempts: u32,
+    /// In place of `max_attempts`: as many attempts as the retry policy makes in this time.
+    pub give_up_after: Option<Duration>,
     /// Minimum time for which the endpoint must fail under an event while it accepts others, counted from
     /// when only the last attempt is left, before the event is dead.
     pub blame_after: Duration,
@@ -112,6 +114,7 @@ impl Default for EngineSettings {
             fetch_rows: 100,
             skip_recent: Duration::ZERO,
             max_attempts: 10,
+            give_up_after: None,
             blame_after: Duration::from_secs(3_600),
             retry: Arc::new(Exponential::default()),
             deadline: Duration::from_secs(300),
@@ -149,7 +152,7 @@ impl EngineSettings {
             ("row bytes", self.row_bytes, isize::MAX as usize),
             ("fetch rows", self.fetch_rows, 100_000),
             ("settle rows", self.settle_rows, 100_000),
-            ("max attempts", self.max_attempts as usize, 1_000_000),
+            ("max attempts", self.max_attempts as usize, ATTEMPTS_MAX as usize),
         ];
         let times = [
             ("deadline", self.deadline, Duration::from_millis(1), DAY),
@@ -161,6 +164,7 @@ impl EngineSettings {
             ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),
             ("skip recent", self.skip_recent, Duration::ZERO, DAY),
             ("no route grace", self.no_route_grace, Duration::ZERO, DAY * 365),
+            ("give up after", self.give_up_after.unwrap_or(DAY), Duration::from_secs(1), DAY * 365),
             ("blame after", self.blame_after, Duration::ZERO, DAY * 365),
         ];
         let no_share = self.reads == ReadScope::OwnLane && self.order == Order::PerGroup;

@@ -74,6 +74,12 @@ impl Core {
         self.reads.wake = true;
     }
 
+    /// Handles a wake-up of this process for rows that may not be committed before this time.
+    pub(crate) fn hint_again(&mut self, at: Instant) {
+        self.reads.wake = true;
+        self.reads.wake_at = Some(self.reads.wake_at.map_or(at, |before| before.min(at)));
+    }
+
     /// Handles a wake-up of the store.
     pub(crate) fn hint_elsewhere(&mut self, now: Instant) {
         self.reads.hint_elsewhere(now);

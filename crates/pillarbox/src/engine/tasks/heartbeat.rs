@@ -11,7 +11,7 @@ use super::heartbeat_runtime::HeartbeatRuntime;
 use crate::engine::shared::Shared;
 use crate::engine::state::held::HeldList;
 use crate::model::NodeId;
-use crate::port::{Heartbeat, Membership, Register, StoreError};
+use crate::port::{Heartbeat, Membership, Register, StoreError, Wakeups};
 
 /// Minimum pause between heartbeats while slots change hands.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -44,6 +44,7 @@ pub(crate) async fn run(
     stop: CancellationToken,
     mut node: NodeId,
     first: Membership,
+    mut departures: Option<Wakeups>,
 ) -> Option<NodeId> {
     let slots = shared.table.facts().slots;
     let renew = shared.settings.lease.renew_after();
@@ -62,6 +63,7 @@ pub(crate) async fn run(
             biased;
             () = stop.cancelled() => return alive.then_some(node),
             () = shared.heartbeat.notified(), if !failed => {}
+            () = departed(&mut departures), if !failed => {}
             () = sleep_until(Instant::now() + pause) => {}
         }
         failed = false;
@@ -101,6 +103,17 @@ pub(crate) async fn run(
                 tracing::error!(%error, "heartbeat failed, trying again");
             }
         }
+    }
+}
+
+/// Waits until a node has left, whose slots are then free.
+async fn departed(departures: &mut Option<Wakeups>) {
+    let told = match departures {
+        Some(departures) => departures.0.changed().await.is_ok(),
+        None => false,
+    };
+    if !told {
+        std::future::pending().await
     }
 }
 

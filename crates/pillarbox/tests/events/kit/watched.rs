@@ -54,11 +54,18 @@ struct Watch {
 pub(crate) struct Watched {
     pub(crate) inner: MemoryStore,
     watch: Arc<Watch>,
+    /// Whether it sends wake-ups.
+    tells: bool,
 }
 
 impl Watched {
     pub(crate) fn new() -> Self {
         Self::over(MemoryStore::new())
+    }
+
+    /// A store that sends no wake-ups, as most databases.
+    pub(crate) fn silent() -> Self {
+        Self { tells: false, ..Self::new() }
     }
 
     pub(crate) fn with(options: MemoryOptions) -> Self {
@@ -73,7 +80,7 @@ impl Watched {
             answered: Mutex::new(Answered::Truly),
             changes: watch::Sender::new(0),
         };
-        Self { inner, watch: Arc::new(watch) }
+        Self { inner, watch: Arc::new(watch), tells: true }
     }
 
     pub(crate) fn calls(&self) -> Vec<&'static str> {
@@ -204,7 +211,11 @@ impl Table for Watched {
     }
 
     fn wakeups(&self) -> Option<Wakeups> {
-        self.inner.wakeups()
+        self.inner.wakeups().filter(|_| self.tells)
+    }
+
+    fn departures(&self) -> Option<Wakeups> {
+        self.inner.departures().filter(|_| self.tells)
     }
 }
 
@@ -250,10 +261,19 @@ impl WriteOn<MemoryTransaction> for Watched {
     ) -> StoreFuture<'a, Vec<EventId>> {
         self.through("cancel", self.inner.cancel_on(tx, request))
     }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Settle) -> StoreFuture<'a, Settled> {
+        self.through("settle", self.inner.settle_on(tx, request))
+    }
 }
 
 impl Begin for Watched {
     type Tx = MemoryTransaction;
+    type Conn = MemoryTransaction;
+
+    fn conn(tx: &mut MemoryTransaction) -> &mut MemoryTransaction {
+        tx
+    }
 
     fn begin(&self) -> StoreFuture<'_, MemoryTransaction> {
         self.through("begin", self.inner.begin())
@@ -283,7 +303,7 @@ impl Begin for Watched {
 
 impl Admin for Watched {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
-        self.inner.migrate()
+        self.through("migrate", self.inner.migrate())
     }
 
     fn schema_sql(&self) -> String {
