@@ -339,6 +339,8 @@ pub struct Lacking {
     pub deliver: Vec<String>,
     /// Needed only for purging.
     pub purge: Vec<String>,
+    /// Needed only for what operators change, besides the others.
+    pub operate: Vec<String>,
 }
 
 /// One audit entry.
@@ -366,7 +368,7 @@ pub trait Admin: Send + Sync {
     /// Checks that the tables exist and have this version.
     fn check(&self) -> StoreFuture<'_, ()>;
 
-    /// The privileges for delivery and purging that the database user lacks. Also empty if the store cannot
+    /// The privileges for delivery, purging and operators that the database user lacks. Also empty if the store cannot
     /// tell.
     fn lacking(&self) -> StoreFuture<'_, Lacking> {
         Box::pin(async { Ok(Lacking::default()) })
