@@ -3,7 +3,7 @@
 use pillarbox::model::{EventId, GroupKey, Record, Slot};
 use pillarbox::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, OpenTransaction, OpenTransactions, Purge, Replay, Select, Shown, Stats, StoreFuture,
+    NodeInfo, OpenTransactions, Purge, Replay, Select, Shown, Stats, StoreFuture, TransactionInfo,
 };
 use pillarbox::rules::SlotRecord;
 use pillarbox_store_kit::call;
@@ -101,7 +101,7 @@ impl<K: Kind> Admin for PostgresTable<K> {
         })
     }
 
-    fn open_transactions(&self, request: OpenTransactions) -> StoreFuture<'_, Option<Vec<OpenTransaction>>> {
+    fn open_transactions(&self, request: OpenTransactions) -> StoreFuture<'_, Option<Vec<TransactionInfo>>> {
         self.on_general("open transactions", request, |session, sql, request| {
             Box::pin(async { Ok(Some(inspect::open_transactions(session, sql, request).await?)) })
         })

@@ -2,7 +2,7 @@
 
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
 use pillarbox::port::{
-    AuditEntry, Contents, List, NodeInfo, OpenTransaction, OpenTransactions, PageOrder, Select, Shown, Stats,
+    AuditEntry, Contents, List, NodeInfo, OpenTransactions, PageOrder, Select, Shown, Stats, TransactionInfo,
     TypeCount,
 };
 use sqlx::Row;
@@ -147,12 +147,12 @@ pub(crate) async fn open_transactions(
     session: &mut Session,
     sql: &Sql,
     request: &OpenTransactions,
-) -> Result<Vec<OpenTransaction>, DriverError> {
+) -> Result<Vec<TransactionInfo>, DriverError> {
     let query = session.query(&sql.open_transactions).bind(request.event.as_str());
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
     let transaction = |row: &PgRow| {
-        Ok(OpenTransaction {
+        Ok(TransactionInfo {
             session: row.try_get(0)?,
             application: row.try_get::<Option<String>, _>(1)?.filter(|name| !name.is_empty()),
             began_at: row.try_get::<Option<Time>, _>(2)?.map(|began| began.0),

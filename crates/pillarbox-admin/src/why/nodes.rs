@@ -123,7 +123,8 @@ fn quarantined(situation: &Situation, record: &Record, node: &NodeInfo) -> Optio
         number => format!("{number} nodes"),
     };
     let sentence = format!(
-        "It is in quarantine: {crashes} died while holding it, perhaps because of an event there. {} sends such events a few at a time until it trusts them.",
+        "It is in quarantine: {crashes} died while holding it, perhaps because of an event there. \
+         {} sends such events a few at a time until it trusts them.",
         node.label
     );
     Some(
@@ -140,7 +141,8 @@ pub(super) fn holding(situation: &Situation, record: &Record) -> Option<Hold> {
     let Holder::Alive(node) = holder(situation, situation.nodes.as_deref()?) else { return None };
     let (label, until, due) = (&node.label, at(node.expires_at), due_since(record));
     let sentence = format!(
-        "The node {label} holds it until {until} and renews that: it has been due for {}, so that node has it in memory or in flight.",
+        "The node {label} holds it until {until} and renews that: it has been due for {}, \
+         so that node has it in memory or in flight.",
         lasting(due, situation.now)
     );
     Some(

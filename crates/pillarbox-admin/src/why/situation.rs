@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Record, Seq, Slot, Status};
 use pillarbox::port::{
-    AnyTable, AuditEntry, ByteLimits, ErrorKind, Fetch, HeldGroup, NodeInfo, OpenTransaction,
-    OpenTransactions, Scope, StoreError,
+    AnyTable, AuditEntry, ByteLimits, ErrorKind, Fetch, HeldGroup, NodeInfo, OpenTransactions, Scope,
+    StoreError, TransactionInfo,
 };
 use pillarbox::rules::SlotRecord;
 
@@ -35,7 +35,7 @@ pub struct Situation {
     /// The nodes.
     pub nodes: Option<Vec<NodeInfo>>,
     /// The open transactions.
-    pub open: Option<Vec<OpenTransaction>>,
+    pub open: Option<Vec<TransactionInfo>>,
 }
 
 impl Situation {
@@ -95,7 +95,7 @@ async fn deleted(table: &AnyTable, id: &EventId) -> Result<Option<AuditEntry>, S
     Ok(entries.into_iter().find(deletes))
 }
 
-async fn open(table: &AnyTable, id: &EventId) -> Result<Option<Vec<OpenTransaction>>, StoreError> {
+async fn open(table: &AnyTable, id: &EventId) -> Result<Option<Vec<TransactionInfo>>, StoreError> {
     let request = OpenTransactions { event: id.clone(), limit: TRANSACTIONS };
     Ok(known(table.admin().open_transactions(request).await)?.flatten())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Event, EventId, GroupKey, Lane, NodeId, Record, Seq, Slot, Status, Token};
-use pillarbox::port::{AuditEntry, GroupState, HeldGroup, NodeInfo, OpenTransaction};
+use pillarbox::port::{AuditEntry, GroupState, HeldGroup, NodeInfo, TransactionInfo};
 use pillarbox::rules::SlotRecord;
 
 use super::*;
@@ -102,9 +102,9 @@ fn held(state: GroupState, event: Option<&str>) -> HeldGroup {
     }
 }
 
-fn open(began: i64, locks_row: bool) -> Option<Vec<OpenTransaction>> {
+fn open(began: i64, locks_row: bool) -> Option<Vec<TransactionInfo>> {
     let application = Some("psql".to_owned());
-    Some(vec![OpenTransaction {
+    Some(vec![TransactionInfo {
         session: "4711".to_owned(),
         application,
         began_at: Some(second(began)),
@@ -141,16 +141,16 @@ fn message(record: &mut Record) {
     record.group = None;
 }
 
-/// Every situation with its reason and how its sentence begins.
-fn cases() -> Vec<(Situation, Reason, &'static str)> {
-    use Reason::*;
-    let (alive, gone) = (node(1, Lane(64), 12), node(2, Lane(65), -3));
-    let alone = node(3, Lane::FIRST_ALONE, 12);
-    let mut behind = row("first");
-    (behind.seq, behind.status) = (Seq(4), Status::Retry);
-    retry(&mut behind, "timed out");
-    let mut blocking = row("poison");
-    dead(&mut blocking, "no such currency");
+/// A situation, its reason and how its sentence begins.
+type Explained = (Situation, Reason, &'static str);
+
+/// Every situation.
+fn cases() -> Vec<Explained> {
+    [of_one_event(), of_groups_and_claims(), of_nodes()].concat()
+}
+
+fn of_one_event() -> Vec<Explained> {
+    use Reason::{Cancelled, Dead, Delivered, Discarded, Expired, NoListener, NotDue, Retry};
     vec![
         (
             with(|r| (r.status, r.done_at) = (Status::Done, Some(second(-9)))),
@@ -194,6 +194,17 @@ fn cases() -> Vec<(Situation, Reason, &'static str)> {
             NoListener,
             "There is no listener for mail; it is tried again at",
         ),
+    ]
+}
+
+fn of_groups_and_claims() -> Vec<Explained> {
+    use Reason::*;
+    let mut behind = row("first");
+    behind.seq = Seq(4);
+    retry(&mut behind, "timed out");
+    let mut blocking = row("poison");
+    dead(&mut blocking, "no such currency");
+    vec![
         (
             Situation { ahead: Some(behind), ..calm() },
             BehindEvent,
@@ -213,6 +224,40 @@ fn cases() -> Vec<(Situation, Reason, &'static str)> {
             GroupBlocked,
             "Its group Order/7 has been blocked behind the dead event poison since",
         ),
+        (
+            with(|r| (r.locked_by, r.locked_until) = (Some("w1".to_owned()), Some(second(30)))),
+            Claimed,
+            "w1 has claimed it until 2023-11-14T22:13:50Z",
+        ),
+        (
+            with(|r| (r.locked_by, r.locked_until) = (Some("w1".to_owned()), Some(second(-1)))),
+            ClaimExpired,
+            "The claim of w1 ran out at 2023-11-14T22:13:19Z",
+        ),
+        (
+            with(|r| {
+                message(r);
+                r.available_at = second(-60);
+                r.created_at = second(-60);
+            }),
+            Unclaimed,
+            "It has been due for 1m, and no worker has claimed it",
+        ),
+        (with(message), NextRead, "Nothing holds it: it is delivered with the next claim of a worker"),
+        (
+            Situation { open: open(-300, true), ..calm() },
+            TransactionOpen,
+            "The transaction of session 4711 (psql), open for 5m has locked its row",
+        ),
+        (calm(), NextRead, "Nothing holds it: node-1 delivers it with its next read."),
+    ]
+}
+
+fn of_nodes() -> Vec<Explained> {
+    use Reason::*;
+    let (alive, gone) = (node(1, Lane(64), 12), node(2, Lane(65), -3));
+    let alone = node(3, Lane::FIRST_ALONE, 12);
+    vec![
         (
             with_sink("open", "null"),
             BreakerOpen,
@@ -260,32 +305,6 @@ fn cases() -> Vec<(Situation, Reason, &'static str)> {
             "The nodes that are alive deliver only events that they wrote themselves.",
         ),
         (with_nodes(vec![alive], held_by(None, 0)), SlotFree, "No node holds its slot yet: node-1 takes it"),
-        (
-            with(|r| (r.locked_by, r.locked_until) = (Some("w1".to_owned()), Some(second(30)))),
-            Claimed,
-            "w1 has claimed it until 2023-11-14T22:13:50Z",
-        ),
-        (
-            with(|r| (r.locked_by, r.locked_until) = (Some("w1".to_owned()), Some(second(-1)))),
-            ClaimExpired,
-            "The claim of w1 ran out at 2023-11-14T22:13:19Z",
-        ),
-        (
-            with(|r| {
-                message(r);
-                r.available_at = second(-60);
-                r.created_at = second(-60);
-            }),
-            Unclaimed,
-            "It has been due for 1m, and no worker has claimed it",
-        ),
-        (with(message), NextRead, "Nothing holds it: it is delivered with the next claim of a worker"),
-        (
-            Situation { open: open(-300, true), ..calm() },
-            TransactionOpen,
-            "The transaction of session 4711 (psql), open for 5m has locked its row",
-        ),
-        (calm(), NextRead, "Nothing holds it: node-1 delivers it with its next read."),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Record;
-use pillarbox::port::OpenTransaction;
+use pillarbox::port::TransactionInfo;
 
 use super::words::{at, lasting};
 use super::{Hold, Reason, Situation};
@@ -23,12 +23,13 @@ pub(super) fn locking(situation: &Situation) -> Option<Hold> {
 
 /// A transaction that began before the event was written and is still open.
 pub(super) fn earlier(situation: &Situation, record: &Record) -> Option<Hold> {
-    let began = |open: &&OpenTransaction| {
+    let began = |open: &&TransactionInfo| {
         !open.locks_row && is_long(situation, open) && open.began_at.is_some_and(|at| at <= record.created_at)
     };
     let open = situation.open.as_deref()?.iter().find(began)?;
     let sentence = format!(
-        "An earlier transaction is still open, that of {}: until it ends, readers read everything that was written since again and again.",
+        "An earlier transaction is still open, that of {}: until it ends, readers read everything that was \
+         written since again and again.",
         named(situation, open)
     );
     Some(hold(open, sentence))
@@ -41,14 +42,14 @@ pub(super) fn writing(situation: &Situation) -> Option<String> {
     if named.is_empty() { None } else { Some(format!("open are those of {}", named.join(", "))) }
 }
 
-fn is_long(situation: &Situation, open: &OpenTransaction) -> bool {
+fn is_long(situation: &Situation, open: &TransactionInfo) -> bool {
     // Without rights to see its age it might be a long one.
     open.began_at.is_none_or(|began| {
         Duration::try_from(situation.now.duration_since(began)).is_ok_and(|age| age >= LONG)
     })
 }
 
-fn named(situation: &Situation, open: &OpenTransaction) -> String {
+fn named(situation: &Situation, open: &TransactionInfo) -> String {
     let program = open.application.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     let age = match open.began_at {
         Some(began) => format!(", open for {}", lasting(began, situation.now)),
@@ -57,7 +58,7 @@ fn named(situation: &Situation, open: &OpenTransaction) -> String {
     format!("session {}{program}{age}", open.session)
 }
 
-fn hold(open: &OpenTransaction, sentence: String) -> Hold {
+fn hold(open: &TransactionInfo, sentence: String) -> Hold {
     Hold::new(Reason::TransactionOpen, sentence)
         .fact("session", &open.session)
         .fact_if("program", open.application.clone())

@@ -276,7 +276,7 @@ pub struct OpenTransactions {
 
 /// A transaction of another session that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenTransaction {
+pub struct TransactionInfo {
     /// The session, by the name that ends it: on PostgreSQL its pid.
     pub session: String,
     /// The name that its program has given it; `None` if it has none or the database user may not see it.
@@ -424,7 +424,7 @@ pub trait Admin: Send + Sync {
 
     /// The open transactions of other sessions, those that have locked the row first, then the oldest. `None` if
     /// the store cannot tell.
-    fn open_transactions(&self, _request: OpenTransactions) -> StoreFuture<'_, Option<Vec<OpenTransaction>>> {
+    fn open_transactions(&self, _request: OpenTransactions) -> StoreFuture<'_, Option<Vec<TransactionInfo>>> {
         Box::pin(async { Ok(None) })
     }
 

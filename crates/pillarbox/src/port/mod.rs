@@ -18,8 +18,8 @@ mod write;
 
 pub use admin::{
     Admin, AuditEntry, Cancel, Contents, Discard, GroupAction, GroupChange, GroupState, HeldGroup,
-    HeldGroups, Lacking, List, Migrated, NodeInfo, OpenTransaction, OpenTransactions, PageOrder, Purge,
-    PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
+    HeldGroups, Lacking, List, Migrated, NodeInfo, OpenTransactions, PageOrder, Purge, PurgeStatus, Replay,
+    Select, Shown, Stats, TransactionInfo, TypeCount,
 };
 pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, DueTopics, Reap};
