@@ -9,3 +9,4 @@ pub(crate) mod joins;
 pub(crate) mod nodes;
 pub(crate) mod sources;
 pub(crate) mod stats;
+pub(crate) mod why;

@@ -28,6 +28,7 @@ mod routes;
 mod server;
 mod sources;
 mod state;
+pub mod why;
 
 pub use openapi::document;
 pub use roles::{AccessTokens, AdminCaller, AdminRole, AdminTokens, BadToken};

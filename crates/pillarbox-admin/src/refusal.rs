@@ -1,6 +1,7 @@
 //! Error responses.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -62,13 +63,15 @@ pub(crate) async fn store_failed(store: &AnyTable, error: StoreError) -> Refusal
     }
 }
 
-/// What to grant to the database user.
+/// What to grant to the database user, each statement once.
 async fn lacking(store: &AnyTable) -> String {
     let told = "the database user lacks the right to do this";
     let grants = match store.admin().lacking().await {
-        Ok(lacking) => [lacking.deliver, lacking.purge].concat(),
+        Ok(lacking) => [lacking.deliver, lacking.purge, lacking.operate].concat(),
         Err(_) => Vec::new(),
     };
+    let mut told_before = BTreeSet::new();
+    let grants: Vec<String> = grants.into_iter().filter(|grant| told_before.insert(grant.clone())).collect();
     match grants.as_slice() {
         [] => format!("{told}: grant it the rights of operators, which the guide of the database lists"),
         grants => format!("{told}: {}", grants.join("; ")),

@@ -16,7 +16,7 @@ use axum::{Json, Router};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::api::{audit, dead, events, groups, health, joins, nodes, sources, stats};
+use crate::api::{audit, dead, events, groups, health, joins, nodes, sources, stats, why};
 use crate::call::{Call, Param};
 use crate::described::Described;
 use crate::guard::{Admitted, Guard};
@@ -24,6 +24,7 @@ use crate::refusal::{Refusal, bad, refusal};
 use crate::roles::{AdminRole, AdminTokens};
 use crate::sources::AdminSources;
 use crate::state::AdminState;
+use crate::why::Explanation;
 
 /// Timeout of a request, including its body.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);
@@ -98,11 +99,12 @@ pub(crate) static ROUTES: &[Route] = &[
     route!(GET "/healthz" Anyone [] health::alive => text: "Whether the process lives."),
     route!(GET "/readyz" Anyone [] health::ready => text: "Whether every source runs and its database answers."),
     route!(GET "/metrics" Metrics [] health::metrics => text: "Metrics in the text format of Prometheus."),
-    route!(GET "/api/v1/openapi.json" Viewer [] health::openapi => Value: "This document."),
+    route!(GET "/api/v1/openapi.json" Viewer [] health::openapi => Value: "The OpenAPI document of these routes."),
     route!(GET "/api/v1/sources" Viewer [] sources::list => Vec<sources::SourceView>: "The sources, the state of their engines and the last failure of their sinks."),
     route!(GET "/api/v1/stats" Viewer [SOURCE, TABLE] stats::read => stats::StatsPage: "Counts and ages of each table."),
     route!(GET "/api/v1/events" Viewer [SOURCE, TABLE, STATUS, TYPE, AGGREGATE_TYPE, GROUP, ORDER, AFTER, LIMIT] events::list => events::EventPage: "A page of events, without their contents."),
     route!(GET "/api/v1/events/{id}" Viewer [SOURCE, TABLE] events::show => events::EventDetail: "One event with its failed attempts; its contents for operators."),
+    route!(GET "/api/v1/events/{id}/why" Viewer [SOURCE, TABLE] why::why => Explanation: "Why an event is not delivered: the reason, its evidence, what to do, and the events that it waits for."),
     route!(POST "/api/v1/events/{id}/cancel" Operator [SOURCE, TABLE] events::CancelBody, events::cancel => events::CancelledEvent: "Deletes a pending event that is not being delivered."),
     route!(GET "/api/v1/dead" Viewer [SOURCE, TABLE, TYPE, AGGREGATE_TYPE] dead::grouped => dead::DeadGroups: "Dead events grouped by type and error, the most frequent first."),
     route!(POST "/api/v1/dead/replay" Operator [SOURCE, TABLE] dead::DeadBody, dead::replay => dead::DeadChanged: "Makes dead events pending again."),

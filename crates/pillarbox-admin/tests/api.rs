@@ -12,7 +12,7 @@ use pillarbox::memory::MemoryStore;
 use pillarbox::model::{GroupKey, NewRow, Placement, Token};
 use pillarbox::port::{AnyTable, Change, Counts, Fence, OnDone, Outcome, Settle, Store, Table as _, Write};
 use pillarbox_admin::{
-    AccessTokens, AdminApi, AdminCaller, AdminRole, AdminTokens, TableSources, document, matrix,
+    AccessTokens, AdminApi, AdminCaller, AdminRole, AdminTokens, RouteRole, TableSources, document, matrix,
 };
 use pillarbox_sqlite::SqliteStore;
 use serde_json::{Value, json};
@@ -133,6 +133,21 @@ fn only_operators_change_anything() {
     }
 }
 
+/// PBX-201: the page lists every route with its role, and no other.
+#[test]
+fn the_page_of_routes_is_that_of_the_router() {
+    let page = include_str!("../../../docs/reference/admin-api.md");
+    let document = document();
+    let line = |route: &RouteRole| {
+        let summary = &document["paths"][route.path][route.method.to_ascii_lowercase()]["summary"];
+        let (method, path, role) = (&route.method, route.path, route.role.as_str());
+        format!("| `{method} {path}` | {role} | {} |", summary.as_str().unwrap())
+    };
+    let made: Vec<String> = matrix().iter().map(line).collect();
+    let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(written, made);
+}
+
 /// Checks a value against the part of JSON Schema that the document uses.
 fn check(at: &str, value: &Value, schema: &Value) {
     let kinds = match &schema["type"] {
@@ -173,6 +188,7 @@ async fn answers_are_what_the_document_describes() {
         for route in matrix().into_iter().filter(|route| route.path.starts_with("/api/")) {
             let (path, body) = match route.path {
                 "/api/v1/events/{id}" => ("/api/v1/events/dead".to_owned(), json!({})),
+                "/api/v1/events/{id}/why" => ("/api/v1/events/new/why".to_owned(), json!({})),
                 "/api/v1/joins/{id}" => continue,
                 "/api/v1/events/{id}/cancel" => ("/api/v1/events/new/cancel".to_owned(), json!({})),
                 "/api/v1/dead/replay" | "/api/v1/dead/discard" => {
@@ -225,6 +241,31 @@ async fn a_dead_event_is_found_by_its_cause_counted_replayed_and_audited() {
             audit.iter().any(|entry| (&*entry.by, &*entry.action) == ("admin/ann", "replay")),
             "{audit:?}"
         );
+    }
+}
+
+/// PBX-298
+#[tokio::test]
+async fn viewers_are_told_why_an_event_waits_and_nothing_of_its_payload() {
+    for fixture in Fixture::all().await {
+        let told = fixture.get("/api/v1/events/new/why", VIEWER).await;
+        assert_eq!((&told["reason"], &told["chain"][1]["event"]), (&json!("group_blocked"), &json!("dead")));
+        assert_eq!(told["chain"][1]["reason"], "dead");
+        assert_eq!(told["further"][0]["reason"], "no_node");
+        assert!(told["advice"][1].as_str().unwrap().ends_with("pillarbox groups unblock a"), "{told}");
+        assert!(!told.to_string().contains(SECRET), "{told}");
+        let dead = fixture.get("/api/v1/events/dead/why", VIEWER).await;
+        assert_eq!(dead["reason"], "dead");
+        assert!(!dead.to_string().contains(SECRET), "{dead}");
+        let (status, _) = fixture.post("/api/v1/dead/discard", &json!({"ids": ["dead"]})).await;
+        assert_eq!(status, StatusCode::OK);
+        let discarded = fixture.get("/api/v1/events/dead/why", VIEWER).await;
+        assert_eq!(discarded["reason"], "discarded");
+        assert!(discarded["sentence"].as_str().unwrap().contains("admin/ann"), "{discarded}");
+        let nowhere = "/api/v1/events/nothing/why";
+        let (status, answer) = fixture.ask("GET", nowhere, Some(VIEWER), &Value::Null).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
+        assert!(answer["error"].as_str().unwrap().starts_with("there is no such event"), "{answer}");
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Dashboard(dashboard::Dashboard),
     /// Show the state of an outbox
     Stats(stats::Stats),
-    /// List and show events, cancel pending ones
+    /// List and show events, explain what holds one, cancel pending ones
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox events list --status pending")]
     Events(events::Events),

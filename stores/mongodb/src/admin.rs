@@ -1,15 +1,16 @@
 //! The operators' port: dispatches each operation to its module.
 
-use pillarbox::model::{EventId, GroupKey, Record};
+use pillarbox::model::{EventId, GroupKey, Record, Slot};
 use pillarbox::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
     NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
 };
+use pillarbox::rules::SlotRecord;
 
 use crate::kind::Kind;
 use crate::outbox::{Step, step};
 use crate::store::MongodbTable;
-use crate::{groups, inspect, migrate, number, operate, rights};
+use crate::{groups, inspect, membership, migrate, number, operate, rights};
 
 impl<K: Kind> Admin for MongodbTable<K> {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -89,6 +90,12 @@ impl<K: Kind> Admin for MongodbTable<K> {
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.run("nodes", Step::Single, (), |call, ()| Box::pin(inspect::nodes(call)))
+    }
+
+    fn slot(&self, slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        self.run("slot", Step::Single, slot, |call, slot| {
+            Box::pin(async { Ok(Some(membership::members(call).await?.0.slot(*slot))) })
+        })
     }
 
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {

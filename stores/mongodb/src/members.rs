@@ -77,6 +77,7 @@ pub(crate) fn infos(members: &Members, now: Timestamp) -> Vec<NodeInfo> {
         slots: members.held_by(node.id).count(),
         joined_at: node.details.joined_at,
         expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+        expires_at: node.expires_at,
         state: node.details.state.clone(),
     };
     members.nodes().iter().map(info).collect()

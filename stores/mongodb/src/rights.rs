@@ -1,4 +1,4 @@
-//! Privileges: checks whether the user has what delivery and purging need.
+//! Privileges: checks whether the user has what delivery, purging and operators need.
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::port::Lacking;
@@ -47,6 +47,11 @@ fn of(told: &Document, database: &str, names: &Names) -> Lacking {
     Lacking {
         deliver: if delivers { Vec::new() } else { grant() },
         purge: if [&names.event, &names.meta].into_iter().all(|name| may(name, "remove")) {
+            Vec::new()
+        } else {
+            grant()
+        },
+        operate: if may(&names.group, "remove") && may_all(&names.audit, &["find", "insert"]) {
             Vec::new()
         } else {
             grant()

@@ -1,15 +1,16 @@
 //! The operators' port: each call runs on the general connections.
 
-use pillarbox::model::{EventId, GroupKey, Record};
+use pillarbox::model::{EventId, GroupKey, Record, Slot};
 use pillarbox::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
     NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
 };
+use pillarbox::rules::SlotRecord;
 use pillarbox_store_kit::call;
 
 use crate::kind::Kind;
 use crate::store::MysqlTable;
-use crate::{groups, inspect, migrate, operate, rights};
+use crate::{groups, inspect, membership, migrate, operate, rights};
 
 impl<K: Kind> Admin for MysqlTable<K> {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -82,6 +83,12 @@ impl<K: Kind> Admin for MysqlTable<K> {
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.0.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
+    }
+
+    fn slot(&self, slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        self.0.on_general("slot", slot, |session, sql, slot| {
+            Box::pin(async { Ok(Some(membership::members(session, sql).await?.slot(*slot))) })
+        })
     }
 
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {

@@ -156,6 +156,7 @@ pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeIn
             slots: usize::try_from(number(row, 5)?).unwrap_or_default(),
             joined_at: time_of(row, 3).unwrap_or_default(),
             expires_in: (expires > now).then(|| until(now, expires)),
+            expires_at: expires,
             state: text_of(row, STATE).map(str::to_owned),
         })
     };

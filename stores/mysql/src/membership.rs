@@ -243,7 +243,7 @@ pub(crate) fn node_id(text: &str) -> Result<NodeId, DriverError> {
 }
 
 /// The nodes, and the slots with their holders.
-async fn members(session: &mut Session, sql: &Sql) -> Result<Members, DriverError> {
+pub(crate) async fn members(session: &mut Session, sql: &Sql) -> Result<Members, DriverError> {
     let node = |row: &MySqlRow| {
         Ok::<_, DriverError>(Member {
             id: node_id(text_of(row, 0).unwrap_or_default())?,

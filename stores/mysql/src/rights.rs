@@ -1,4 +1,4 @@
-//! Database privileges: which ones delivery and purges need, and which ones this user lacks.
+//! Database privileges: what delivery, purges and operators need, and what this user lacks.
 //!
 //! The server is asked to explain one statement of each kind, for which it checks privileges as if it
 //! ran the statement. This covers privileges through roles, name patterns and columns, which a list of
@@ -75,6 +75,9 @@ const PURGE: &[Needed] = &[
     ("join_member", &[Select, Delete]),
 ];
 
+/// What operators need besides, on both kinds of tables.
+const OPERATE: &[Needed] = &[("group", &[Delete]), ("audit", &[Select, Insert])];
+
 const DELIVER_ITEMS: &[Needed] = &[
     ("event", &[Select, Update("status")]),
     ("node", &[Select, Insert, Update("label"), Delete]),
@@ -86,7 +89,11 @@ const PURGE_ITEMS: &[Needed] = &[("event", &[Delete])];
 
 pub(crate) async fn lacking<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Lacking, DriverError> {
     let Rights { deliver, purge } = K::RIGHTS;
-    Ok(Lacking { deliver: grants(session, sql, deliver).await?, purge: grants(session, sql, purge).await? })
+    Ok(Lacking {
+        deliver: grants(session, sql, deliver).await?,
+        purge: grants(session, sql, purge).await?,
+        operate: grants(session, sql, OPERATE).await?,
+    })
 }
 
 /// One GRANT statement for each table on which a privilege is missing.

@@ -27,6 +27,22 @@ SELECT node_id, label, lane, joined_at, expires_at, (SELECT count(*) FROM {slot}
     to_jsonb(n) ->> 'state'
 FROM {node} n ORDER BY joined_at, node_id
 
+-- name: open_transactions
+-- Transactions of other sessions that have written to the table or locked rows of it, and whether each has
+-- locked the row of an event, whose xmax is then its number; those first, then the oldest; no lock. Rights
+-- decide which times and names the server shows.
+SELECT coalesce(l.pid::text, 'prepared'), a.application_name, a.xact_start, l.locks_row
+FROM (SELECT w.pid, coalesce(bool_or(EXISTS (SELECT 1 FROM pg_locks x WHERE x.locktype = 'transactionid' AND x.granted
+            AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = w.virtualtransaction
+            AND x.transactionid = (SELECT xmax FROM {event} WHERE event_id = $1))), false) AS locks_row
+    FROM pg_locks w
+    WHERE w.locktype = 'relation' AND w.relation = {event_name}::regclass AND w.granted AND w.pid IS DISTINCT FROM pg_backend_pid()
+        AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND w.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+    GROUP BY w.virtualtransaction, w.pid) l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+ORDER BY l.locks_row DESC, a.xact_start NULLS LAST, l.pid LIMIT $2
+
 -- name: stats_pending
 -- Counts of pending events and messages, and the creation time of the oldest row that is due; no lock.
 SELECT count(*) FILTER (WHERE status = 0 AND slot <> -2), count(*) FILTER (WHERE status = 2 AND slot <> -2),

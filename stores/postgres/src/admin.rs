@@ -1,15 +1,16 @@
 //! Implements the operators' port, for both kinds of tables.
 
-use pillarbox::model::{EventId, GroupKey, Record};
+use pillarbox::model::{EventId, GroupKey, Record, Slot};
 use pillarbox::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
+    NodeInfo, OpenTransactions, Purge, Replay, Select, Shown, Stats, StoreFuture, TransactionInfo,
 };
+use pillarbox::rules::SlotRecord;
 use pillarbox_store_kit::call;
 
 use crate::kind::Kind;
 use crate::store::PostgresTable;
-use crate::{groups, inspect, migrate, operate, rights};
+use crate::{groups, inspect, membership, migrate, operate, rights};
 
 impl<K: Kind> Admin for PostgresTable<K> {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -92,6 +93,18 @@ impl<K: Kind> Admin for PostgresTable<K> {
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
+    }
+
+    fn slot(&self, slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        self.on_general("slot", slot, |session, sql, slot| {
+            Box::pin(async { Ok(Some(membership::slot(session, sql, *slot).await?)) })
+        })
+    }
+
+    fn open_transactions(&self, request: OpenTransactions) -> StoreFuture<'_, Option<Vec<TransactionInfo>>> {
+        self.on_general("open transactions", request, |session, sql, request| {
+            Box::pin(async { Ok(Some(inspect::open_transactions(session, sql, request).await?)) })
+        })
     }
 
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {

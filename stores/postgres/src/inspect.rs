@@ -1,7 +1,9 @@
 //! Read-only queries for operators: lists, single events, counts, statistics, nodes, the audit log.
 
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
-use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{
+    AuditEntry, Contents, List, NodeInfo, OpenTransactions, Select, Shown, Stats, TransactionInfo, TypeCount,
+};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -128,10 +130,30 @@ pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeIn
             slots: usize::try_from(row.try_get::<i64, _>(5)?).unwrap_or_default(),
             joined_at: row.try_get::<Time, _>(3)?.0,
             expires_in: (expires > now).then(|| until(now, expires)),
+            expires_at: expires,
             state: row.try_get(7)?,
         })
     };
     rows.iter().map(node).collect()
+}
+
+pub(crate) async fn open_transactions(
+    session: &mut Session,
+    sql: &Sql,
+    request: &OpenTransactions,
+) -> Result<Vec<TransactionInfo>, DriverError> {
+    let query = session.query(&sql.open_transactions).bind(request.event.as_str());
+    let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    let rows = query.fetch_all(&mut session.connection).await?;
+    let transaction = |row: &PgRow| {
+        Ok(TransactionInfo {
+            session: row.try_get(0)?,
+            application: row.try_get::<Option<String>, _>(1)?.filter(|name| !name.is_empty()),
+            began_at: row.try_get::<Option<Time>, _>(2)?.map(|began| began.0),
+            locks_row: row.try_get(3)?,
+        })
+    };
+    rows.iter().map(transaction).collect()
 }
 
 pub(crate) async fn audits(

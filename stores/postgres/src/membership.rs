@@ -246,6 +246,12 @@ pub(crate) fn node_id(text: &str) -> Result<NodeId, DriverError> {
     })
 }
 
+/// A slot as it is now.
+pub(crate) async fn slot(session: &mut Session, sql: &Sql, slot: Slot) -> Result<SlotRecord, DriverError> {
+    let row = session.query(&sql.members).fetch_one(&mut session.connection).await?;
+    Ok(members_of(&row, 0)?.slot(slot))
+}
+
 /// The snapshot of nodes and slots that this transaction sees.
 async fn members(tx: &mut Tx<'_>, sql: &Sql) -> Result<Members, DriverError> {
     members_of(&tx.query(&sql.members).fetch_one(&mut *tx.tx).await?, 0)

@@ -1,4 +1,4 @@
-//! Privileges on tables, columns and the sequence: which ones delivery and purges need, and which of them this user lacks.
+//! Privileges on tables, columns and the sequence: what delivery, purges and operators need, and what this user lacks.
 
 use pillarbox::port::Lacking;
 use sqlx::{AssertSqlSafe, Row};
@@ -12,6 +12,7 @@ use crate::sql::Sql;
 pub(crate) enum For {
     Delivery,
     Purge,
+    Operators,
 }
 
 /// A table or sequence by the name of its placeholder, a privilege on it as in a GRANT statement, and what needs
@@ -62,6 +63,9 @@ const BESIDE: &[Right] = &[
     ("group", "INSERT", For::Delivery),
     ("group", "UPDATE", For::Delivery),
     ("meta", "SELECT", For::Delivery),
+    ("group", "DELETE", For::Operators),
+    ("audit", "SELECT", For::Operators),
+    ("audit", "INSERT", For::Operators),
 ];
 
 pub(crate) async fn lacking(
@@ -90,6 +94,7 @@ pub(crate) async fn lacking(
     Ok(Lacking {
         deliver: grants(&missing, For::Delivery, &user, sql),
         purge: grants(&missing, For::Purge, &user, sql),
+        operate: grants(&missing, For::Operators, &user, sql),
     })
 }
 

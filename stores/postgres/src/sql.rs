@@ -408,7 +408,7 @@ statements! {
     each statement -> Arc<str> {
         membership: node_evict, waiting;
         operate: revive, cancel;
-        inspect: show, stats_pending, stats_ended, stats_dead;
+        inspect: show, open_transactions, stats_pending, stats_ended, stats_dead;
         schema: version;
     }
     one native -> Option<Arc<str>> { membership: slots_trust, slots_sweep; inspect: attempts; }

@@ -1,16 +1,17 @@
 //! The operators' port: changes run on the writer, queries on a separate reader.
 
-use pillarbox::model::{EventId, GroupKey, Record};
+use pillarbox::model::{EventId, GroupKey, Record, Slot};
 use pillarbox::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
     NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
 };
+use pillarbox::rules::SlotRecord;
 
 use crate::job::Durability;
 use crate::kind::Kind;
 use crate::store::SqliteTable;
 use crate::time::now;
-use crate::{groups, inspect, migrate, operate, rights};
+use crate::{groups, inspect, membership, migrate, operate, rights};
 
 impl<K: Kind> Admin for SqliteTable<K> {
     fn migrate(&self) -> StoreFuture<'_, Migrated> {
@@ -76,6 +77,11 @@ impl<K: Kind> Admin for SqliteTable<K> {
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.inspector().read("nodes", |connection, sql| inspect::nodes(connection, sql, now(None)))
+    }
+
+    fn slot(&self, slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        self.inspector()
+            .read("slot", move |connection, sql| Ok(Some(membership::members(connection, sql)?.slot(slot))))
     }
 
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {

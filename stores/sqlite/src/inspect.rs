@@ -180,6 +180,7 @@ pub(crate) fn nodes(
                 slots: usize::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
                 joined_at: timestamp(row.get(3)?),
                 expires_in: (expires > now.as_microsecond()).then(|| until(now, expires)),
+                expires_at: timestamp(expires),
                 state: row.get("state").unwrap_or_default(),
             }))
         })?

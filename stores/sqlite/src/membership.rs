@@ -23,7 +23,7 @@ pub(crate) fn register<K: Kind>(
 ) -> Result<Membership, DriverError> {
     let now = now(request.now);
     evict(tx, None, now)?;
-    let mut members = members(tx)?;
+    let mut members = members(tx, &tx.sql)?;
     if members.has(request.node) {
         let detail = format!("node {} already exists", request.node);
         return Err(DriverError::Refused(ErrorKind::Conflict, detail));
@@ -38,7 +38,7 @@ pub(crate) fn register<K: Kind>(
     ])?;
     take(tx, &mut members, request.node, &[lane.slot()])?;
     // Shares depend on the order in which nodes registered, which only the table knows.
-    let mut members = members.reread(self::members(tx)?);
+    let mut members = members.reread(self::members(tx, &tx.sql)?);
     let share = members.share(request.node, &[]);
     take(tx, &mut members, request.node, &share.take)?;
     let seen = Seen { groups: None, after: 0 };
@@ -63,7 +63,7 @@ pub(crate) fn heartbeat<K: Kind>(
     if request.sweep {
         tx.prepare_cached(&tx.sql.slots_sweep)?.execute([])?;
     }
-    let mut members = members(tx)?;
+    let mut members = members(tx, &tx.sql)?;
     let share = members.share(request.node, &request.release);
     take(tx, &mut members, request.node, &share.take)?;
     let seen = Seen { groups: Some(request.groups_seen), after: request.after.0 };
@@ -113,7 +113,7 @@ fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), DriverError>
 
 fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), DriverError> {
     let node = request.node.to_string();
-    let own = members(tx)?.lane_of(request.node).slot();
+    let own = members(tx, &tx.sql)?.lane_of(request.node).slot();
     for slot in request.release.iter().filter(|slot| **slot != own) {
         let statement = if slot.is_lane() { &tx.sql.slot_drop } else { &tx.sql.slot_release };
         tx.prepare_cached(statement)?.execute(params![slot.0, node])?;
@@ -152,7 +152,7 @@ struct Seen {
 }
 
 /// The nodes, and the slots with their holders.
-fn members(tx: &SqliteTransaction) -> Result<Members, DriverError> {
+pub(crate) fn members(connection: &Connection, sql: &Sql) -> Result<Members, DriverError> {
     let node = |row: &rusqlite::Row<'_>| {
         let (lane, expires_at) = (Lane(row.get(2)?), timestamp(row.get(4)?));
         Ok(node_id(row, 0)?.map(|id| Member { id, lane, expires_at, details: () }))
@@ -161,12 +161,12 @@ fn members(tx: &SqliteTransaction) -> Result<Members, DriverError> {
         let (holder, suspect) = (node_id(row, 1)?, row.get(2)?);
         Ok(SlotRecord::new(Slot(row.get(0)?), holder, suspect, row.get(3)?, Seq(row.get(4)?)))
     };
-    let nodes = tx
-        .prepare_cached(&tx.sql.nodes)?
+    let nodes = connection
+        .prepare_cached(&sql.nodes)?
         .query_map([], node)?
         .filter_map(Result::transpose)
         .collect::<Result<_, _>>()?;
-    let slots = tx.prepare_cached(&tx.sql.slots)?.query_map([], slot)?.collect::<Result<_, _>>()?;
+    let slots = connection.prepare_cached(&sql.slots)?.query_map([], slot)?.collect::<Result<_, _>>()?;
     Ok(Members::new(nodes, slots))
 }
 

@@ -1,6 +1,7 @@
-//! `events`: lists and shows events, and cancels pending ones.
+//! `events`: lists and shows events, explains what holds them, and cancels pending ones.
 
 mod show;
+mod why;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{EventId, GroupKey, Status};
@@ -27,6 +28,12 @@ Examples:
     /// Show one event with its payload, headers and failed attempts
     #[command(after_help = "Example:\n  pillarbox events show 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
     Show {
+        /// Event id
+        id: String,
+    },
+    /// Explain why an event is not delivered: the reason, its evidence and what to do
+    #[command(after_help = "Example:\n  pillarbox events why 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
+    Why {
         /// Event id
         id: String,
     },
@@ -98,6 +105,7 @@ impl Events {
         match self {
             Self::List(list) => list.run(session, &*store).await,
             Self::Show { id } => session.output.answer(&Whole::from(&find(&*store, &id).await?)),
+            Self::Why { id } => why::run(session, &store, &id).await,
             Self::Cancel(cancel) => cancel.run(session, &*store).await,
         }
     }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::outbox::Outbox;
+use crate::postgres::Fixture;
 
 const TOKEN: &str = "an-operator-of-the-tests";
 
@@ -52,6 +53,14 @@ impl Dashboard {
     }
 }
 
+/// A test that fails leaves none behind.
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// PBX-291
 #[test]
 fn the_admin_api_of_a_database_is_served_without_a_relay() {
@@ -89,4 +98,37 @@ fn a_dashboard_without_a_token_only_reads_and_one_that_others_reach_needs_a_toke
 fn a_dashboard_without_its_tables_says_what_to_do() {
     let outbox = Outbox::new();
     outbox.run(&["dashboard", "--table", "letters"]).exits(1).complains("pillarbox migrate");
+}
+
+/// PBX-201: a right that the database user lacks is answered with the statements that grant it, which are enough.
+#[test]
+fn a_change_that_the_database_refuses_is_answered_with_the_grants_to_run() {
+    let Some(fixture) = Fixture::new() else { return };
+    let outbox = fixture.outbox();
+    let dead = outbox.dead_head("a", "boom");
+    let (schema, user) = (&fixture.schema, format!("{}_operator", fixture.schema));
+    fixture.execute(&format!(
+        "CREATE ROLE {user}; GRANT USAGE ON SCHEMA {schema} TO {user}; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}; \
+         GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {user}"
+    ));
+    let join = if fixture.server.contains('?') { '&' } else { '?' };
+    let url = format!("{}{join}options=-csearch_path%3D{schema}%20-crole%3D{user}", fixture.server);
+    let dashboard = Dashboard::start(&outbox, &["--admin-token", TOKEN, "--url", &url]);
+    let pause = "POST /api/v1/sources/default/groups/b/pause";
+    let discard = format!("{{\"ids\":[\"{dead}\"]}}");
+    let (status, refused) = dashboard.ask(pause, "{}");
+    assert_eq!(status, 403, "{refused}");
+    let (_, grants) = refused["error"].as_str().unwrap().split_once(": ").unwrap();
+    let told = format!("GRANT INSERT ON \"outbox_audit\" TO \"{user}\"");
+    assert!(grants.contains(&told), "{grants}");
+    assert_eq!(dashboard.ask("POST /api/v1/dead/discard", &discard).0, 403);
+    fixture.execute(&format!("SET search_path TO {schema}; {grants}"));
+    assert_eq!(dashboard.ask(pause, "{}").0, 200);
+    for (action, body) in [("replay", "{\"all\":true,\"dry_run\":true}"), ("discard", &discard)] {
+        let (status, changed) = dashboard.ask(&format!("POST /api/v1/dead/{action}"), body);
+        assert_eq!(status, 200, "{action}: {changed}");
+    }
+    dashboard.end();
+    fixture.execute(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
 }

@@ -2,7 +2,7 @@
 
 use crate::outbox::run;
 
-const COMMANDS: [&[&str]; 44] = [
+const COMMANDS: [&[&str]; 45] = [
     &["demo"],
     &["migrate"],
     &["relay"],
@@ -16,6 +16,7 @@ const COMMANDS: [&[&str]; 44] = [
     &["events"],
     &["events", "list"],
     &["events", "show"],
+    &["events", "why"],
     &["events", "cancel"],
     &["dead"],
     &["dead", "list"],

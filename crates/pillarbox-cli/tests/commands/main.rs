@@ -30,6 +30,7 @@ mod secrets;
 mod stats;
 mod target;
 mod usage;
+mod why;
 #[cfg(unix)]
 mod work;
 mod write;

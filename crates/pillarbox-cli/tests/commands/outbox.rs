@@ -198,6 +198,11 @@ impl Outbox {
         });
     }
 
+    /// Runs something on the store of this outbox.
+    pub(crate) fn with_store<T>(&self, act: impl AsyncFnOnce(&AnyTable) -> T) -> T {
+        self.runtime.block_on(act(&self.store))
+    }
+
     /// Adds a node.
     pub(crate) fn join(&self, label: &str) -> Membership {
         let lease = std::time::Duration::from_secs(60);

@@ -19,14 +19,14 @@ use crate::outbox::{Outbox, run};
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
 
 /// The server, and a schema that is not there yet; dropped in the end.
-struct Fixture {
-    server: String,
-    schema: String,
+pub(crate) struct Fixture {
+    pub(crate) server: String,
+    pub(crate) schema: String,
 }
 
 impl Fixture {
     /// None, and a line that says so, where no server is named.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let Ok(server) = std::env::var(SERVER) else {
             let mut out = std::io::stdout().lock();
             writeln!(
@@ -40,7 +40,7 @@ impl Fixture {
     }
 
     /// An outbox in the schema, which every command finds by the URL alone.
-    fn outbox(&self) -> Outbox {
+    pub(crate) fn outbox(&self) -> Outbox {
         run(&["migrate", "--url", &self.server, "--schema", &self.schema]).done();
         let join = if self.server.contains('?') { '&' } else { '?' };
         let url = format!("{}{join}options=-csearch_path%3D{}", self.server, self.schema);
@@ -53,7 +53,7 @@ impl Fixture {
     }
 
     /// Runs statements beside the binary.
-    fn execute(&self, sql: &str) {
+    pub(crate) fn execute(&self, sql: &str) {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut connection = PgConnection::connect(&self.server).await.unwrap();

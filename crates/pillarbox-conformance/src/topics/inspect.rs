@@ -261,6 +261,7 @@ async fn nodes_are_listed_in_the_order_they_joined(t: Fixture) -> Checked {
         (node(3), at(0), None),
         "not yet evicted"
     );
+    assert_eq!(nodes[0].expires_at, at(0) + LEASE, "also when it has passed");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use pillarbox::model::{Seq, Slot};
 use pillarbox::port::{Heartbeat, Membership, Quarantine};
+use pillarbox::rules::SlotRecord;
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -16,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         only_the_holder_trusts_a_slot,
         a_quarantine_outlives_an_orderly_handover,
         a_bound_stays_when_the_rows_are_gone,
+        operators_see_the_holder_and_the_quarantine_of_a_slot,
     )
 }
 
@@ -140,5 +142,17 @@ async fn a_bound_stays_when_the_rows_are_gone(t: Fixture) -> Checked {
     assert_eq!(quarantined(&third), []);
     t.store.leave(node(2)).await?;
     assert_eq!(quarantined(&t.heartbeat(3, at(34)).await?), whole);
+    Ok(())
+}
+
+/// PBX-297
+async fn operators_see_the_holder_and_the_quarantine_of_a_slot(t: Fixture) -> Checked {
+    let slot = async |number| t.store.admin().slot(Slot(number)).await;
+    assert_eq!(slot(0).await?, Some(SlotRecord::free(Slot(0))));
+    taken_over(&t).await?;
+    let upto = seq(&t, "b").await?;
+    assert_eq!(slot(0).await?, Some(SlotRecord::new(Slot(0), Some(node(2)), false, 1, upto)));
+    assert_eq!(slot(65).await?, Some(SlotRecord::new(Slot(65), Some(node(2)), false, 0, Seq(0))));
+    assert_eq!(slot(70).await?, Some(SlotRecord::free(Slot(70))), "a lane of nobody");
     Ok(())
 }

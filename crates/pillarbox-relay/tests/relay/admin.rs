@@ -148,7 +148,7 @@ async fn an_endpoint_that_fails_is_told_everywhere() {
     assert!(relay.sources()[0].counts.endpoint_failures >= 1);
 }
 
-/// PBX-021: a relay whose database is away lives, and is not ready.
+/// PBX-021, PBX-298: a relay whose database is away lives, is not ready, and says so of every event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_without_its_database_lives_and_is_not_ready() {
     let fixture = Fixture::sqlite();
@@ -159,10 +159,12 @@ async fn a_relay_without_its_database_lives_and_is_not_ready() {
     let ready = get(address, "/readyz").await;
     assert_eq!((ready.status, ready.body.as_str()), (503, "not ready\n"));
     assert_eq!(get(address, "/api/v1/sources/default/groups").await.status, 503);
+    let why = get(address, "/api/v1/events/e/why").await.body;
+    assert!(why.contains("\"reason\":\"source_away\""), "{why}");
     relay.close().await;
 }
 
-/// A relay that is switched off delivers nothing, and serves its admin address.
+/// PBX-298: a relay that is switched off delivers nothing, and serves its admin address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_is_switched_off_only_serves_its_admin_address() {
     let fixture = Fixture::sqlite();
@@ -174,6 +176,8 @@ async fn a_relay_that_is_switched_off_only_serves_its_admin_address() {
     let address = relay.admin_address().unwrap();
     assert_eq!(get(address, "/readyz").await.status, 200);
     assert!(get(address, "/api/v1/sources").await.body.contains("\"standing\":\"off\""));
+    let why = get(address, "/api/v1/events/e/why").await.body;
+    assert!(why.contains("\"reason\":\"source_disabled\""), "{why}");
     relay.close().await;
     assert_eq!((recorder.events(), statuses(&store).await[0]), (0, 3));
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::store::MemoryStore;
-use crate::model::{EventId, GroupKey, Record};
+use crate::model::{EventId, GroupKey, Record, Slot};
 use crate::port::{
     Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo, Purge,
     Replay, Select, Shown, Stats, StoreFuture,
 };
+use crate::rules::SlotRecord;
 
 const VERSION: u32 = 3;
 
@@ -74,6 +75,10 @@ impl Admin for MemoryStore {
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         Box::pin(async { Ok(self.0.lock().node_infos(self.0.now(None))) })
+    }
+
+    fn slot(&self, slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        Box::pin(async move { Ok(Some(self.0.lock().members.slot(slot))) })
     }
 
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {

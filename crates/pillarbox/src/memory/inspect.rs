@@ -93,6 +93,7 @@ impl State {
             slots: self.members.held_by(node.id).count(),
             joined_at: node.details.joined_at,
             expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+            expires_at: node.expires_at,
             state: node.details.state.clone(),
         };
         self.members.nodes().iter().map(info).collect()

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::StoreFuture;
-use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Status};
+use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Slot, Status};
+use crate::rules::SlotRecord;
 
 /// A selection of events. An event must match every field that is set.
 #[derive(Debug, Clone, Default)]
@@ -278,8 +279,32 @@ pub struct NodeInfo {
     pub joined_at: Timestamp,
     /// The time until its lease expires; `None` if it has expired.
     pub expires_in: Option<Duration>,
+    /// When its lease expires or has expired.
+    pub expires_at: Timestamp,
     /// The state that it last published, as JSON; a relay publishes the state of its sink.
     pub state: Option<String>,
+}
+
+/// Asks for the open transactions of other sessions that have written to the table or locked rows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTransactions {
+    /// The event whose row they may have locked.
+    pub event: EventId,
+    /// The maximum number of transactions.
+    pub limit: usize,
+}
+
+/// A transaction of another session that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionInfo {
+    /// The session, by the name that ends it: on PostgreSQL its pid.
+    pub session: String,
+    /// The name that its program has given it; `None` if it has none or the database user may not see it.
+    pub application: Option<String>,
+    /// When it began; `None` if the database user may not see it.
+    pub began_at: Option<Timestamp>,
+    /// Whether it has locked the row of the event.
+    pub locks_row: bool,
 }
 
 /// The number of events of one type.
@@ -378,6 +403,8 @@ pub struct Lacking {
     pub deliver: Vec<String>,
     /// Needed only for purging.
     pub purge: Vec<String>,
+    /// Needed only for what operators change, besides the others.
+    pub operate: Vec<String>,
 }
 
 /// One audit entry.
@@ -405,7 +432,7 @@ pub trait Admin: Send + Sync {
     /// Checks that the tables exist and have this version.
     fn check(&self) -> StoreFuture<'_, ()>;
 
-    /// The privileges for delivery and purging that the database user lacks. Also empty if the store cannot
+    /// The privileges for delivery, purging and operators that the database user lacks. Also empty if the store cannot
     /// tell.
     fn lacking(&self) -> StoreFuture<'_, Lacking> {
         Box::pin(async { Ok(Lacking::default()) })
@@ -453,6 +480,17 @@ pub trait Admin: Send + Sync {
 
     /// The registered nodes.
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>>;
+
+    /// A slot or lane with its holder and its quarantine. `None` if the store cannot tell.
+    fn slot(&self, _slot: Slot) -> StoreFuture<'_, Option<SlotRecord>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// The open transactions of other sessions, those that have locked the row first, then the oldest. `None` if
+    /// the store cannot tell.
+    fn open_transactions(&self, _request: OpenTransactions) -> StoreFuture<'_, Option<Vec<TransactionInfo>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// The latest audit entries, newest first.
     fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>>;

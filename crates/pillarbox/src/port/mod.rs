@@ -18,8 +18,8 @@ mod write;
 
 pub use admin::{
     Admin, AuditEntry, Cancel, Contents, Discard, GroupAction, GroupChange, GroupState, HeldGroup,
-    HeldGroups, Lacking, List, Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown,
-    Stats, StatusCounts, TypeCount,
+    HeldGroups, Lacking, List, Migrated, NodeInfo, OpenTransactions, PageOrder, Purge, PurgeStatus, Replay,
+    Select, Shown, Stats, StatusCounts, TransactionInfo, TypeCount,
 };
 pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, DueTopics, Reap};

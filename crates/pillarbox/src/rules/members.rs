@@ -99,6 +99,13 @@ impl<D> Members<D> {
         &self.slots
     }
 
+    /// A slot or lane, free if nobody holds or has held it.
+    #[must_use]
+    pub fn slot(&self, slot: Slot) -> SlotRecord {
+        let found = self.slots.iter().find(|record| record.state.slot == slot);
+        found.copied().unwrap_or_else(|| SlotRecord::free(slot))
+    }
+
     /// A registered node.
     #[must_use]
     pub fn get(&self, node: NodeId) -> Option<&Member<D>> {
