@@ -164,7 +164,8 @@ impl Relay {
                 if drained.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
-                let shares = drained.store.items().is_some() && source.config.engine.ungrouped == Ungrouped::Default;
+                let shares =
+                    drained.store.items().is_some() && source.config.engine.ungrouped == Ungrouped::Default;
                 let shared = shares.then(|| GroupKey::new(Ungrouped::GROUP));
                 match is_empty(&*drained.store, shared).await {
                     Ok(true) => {}

@@ -9,14 +9,7 @@ use crate::kind::Kind;
 use crate::row::number_of;
 use crate::sql::Sql;
 
-migrations!(
-    "0001_outbox",
-    "0002_queue",
-    "0003_topics",
-    "0004_quarantine",
-    "0005_inserts",
-    "0006_oversized"
-);
+migrations!("0001_outbox", "0002_queue", "0003_topics", "0004_quarantine", "0005_inserts", "0006_oversized");
 
 /// How long a migration waits for another one, in seconds.
 const LOCK_S: i64 = 60;

@@ -12,14 +12,7 @@ use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::sql::Sql;
 
-migrations!(
-    "0001_outbox",
-    "0002_queue",
-    "0003_topics",
-    "0004_quarantine",
-    "0005_inserts",
-    "0006_oversized"
-);
+migrations!("0001_outbox", "0002_queue", "0003_topics", "0004_quarantine", "0005_inserts", "0006_oversized");
 
 /// The SQL that creates the tables, for people who run it by hand.
 pub(crate) fn script<K: Kind>(sql: &Sql) -> String {

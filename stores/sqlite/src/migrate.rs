@@ -9,14 +9,7 @@ use crate::kind::Kind;
 use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 
-migrations!(
-    "0001_outbox",
-    "0002_queue",
-    "0003_topics",
-    "0004_quarantine",
-    "0005_inserts",
-    "0006_oversized"
-);
+migrations!("0001_outbox", "0002_queue", "0003_topics", "0004_quarantine", "0005_inserts", "0006_oversized");
 
 /// All statements that create the tables, to run them by hand.
 pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
