@@ -10,7 +10,6 @@ use pillarbox_store_kit::{
 };
 use rusqlite::Connection;
 
-use crate::flowcatalyst;
 use crate::migrate::MIGRATIONS;
 use crate::row::{ID_IN_HEX, LEFT_OUT};
 use crate::{flowcatalyst, oversized};
