@@ -452,7 +452,7 @@ fn two_batches_at_once_have_no_event_and_no_slot_in_common() {
     let (note, answer) = taken(core.next_settle(later));
     assert_eq!(note, ["d"]);
     answer(&mut core, later);
-    let (last, answer) = taken(core.next_settle(later));
+    let (last, answer) = taken(core.next_settle(later + Duration::from_secs(1)));
     assert_eq!(last, ["f"]);
     answer(&mut core, later);
     assert!(core.all_settled());

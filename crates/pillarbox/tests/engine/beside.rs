@@ -1,6 +1,7 @@
 //! Two settles of one node at once: what one is about, the other leaves alone.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use pillarbox::engine::{Engine, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
 use pillarbox::port::{Order, Table, Verdict};
+use tokio::time::timeout;
 
 use crate::kit::{Scripted, engine, pass, record, until, write};
 use crate::tampered::{Call, How, Tampered};
@@ -53,14 +55,13 @@ async fn shutdown_waits_for_both_settles() {
     let tampered = Tampered::new(&store);
     let sink = Scripted::new(|_| Verdict::Accepted);
     let mut engine = two_under_way(&store, &tampered, &sink, [How::HoldRequest; 2]).await;
-    let closing = tokio::spawn(async move { engine.close().await });
+    let mut closing = pin!(engine.close());
     for _ in 0..2 {
-        pass(Duration::from_secs(1)).await;
-        assert!(!closing.is_finished());
+        timeout(Duration::from_secs(1), &mut closing).await.expect_err("a settle has no answer");
         assert!(done(&store).await < EVENTS);
         tampered.release();
     }
-    closing.await.unwrap();
+    closing.await;
     assert_eq!(done(&store).await, EVENTS);
     assert!(store.admin().nodes().await.unwrap().is_empty(), "it has left");
 }
