@@ -15,7 +15,7 @@ pub(crate) async fn why(state: &AdminState, call: &Call) -> Result<Explanation, 
         return Err(bad("an id has no NUL character"));
     }
     let (id, sources) = (EventId::from_row(id), chosen(state, call)?);
-    let mut told = "the sources have no tables yet".to_owned();
+    let mut told = "no table was searched; /api/v1/sources lists them".to_owned();
     for (source, table) in tables(&sources, call.text("table").as_deref()) {
         match Situation::read(&table.store, &id).await {
             Ok(situation) => match explain(&situation) {

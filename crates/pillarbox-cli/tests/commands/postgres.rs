@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     /// Runs a command with the schema as an option.
-    fn run(&self, arguments: &[&str]) -> crate::outbox::Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> crate::outbox::Ran {
         run(&[arguments, &["--url", &self.server, "--schema", &self.schema]].concat())
     }
 

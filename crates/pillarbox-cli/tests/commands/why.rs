@@ -381,6 +381,22 @@ fn open_transactions_are_explained_on_postgresql() {
     runtime.block_on(other.close()).unwrap();
 }
 
+/// PBX-297: items have no numbers, but nodes and groups all the same.
+#[test]
+fn items_of_other_programs_are_explained() {
+    let outbox = Outbox::of_items();
+    let id = outbox.write(&["--type", "EVENT", "--group", "a"]);
+    assert_eq!(reason(&outbox, &id), "no_node");
+    outbox.run(&["groups", "pause", "a"]).done();
+    assert_eq!(reason(&outbox, &id), "group_paused");
+    if let Some(fixture) = Fixture::new() {
+        fixture.run(&["migrate", "--layout", "flowcatalyst"]).done();
+        let id = fixture.run(&["write", "--type", "EVENT", "--group", "a"]).done().stdout;
+        let told = fixture.run(&["events", "why", id.trim_end(), "--json"]).done().json();
+        assert_eq!(told["reason"], "no_node");
+    }
+}
+
 /// PBX-298
 #[test]
 fn people_read_the_reason_its_evidence_and_what_to_do() {
