@@ -13,6 +13,9 @@ use crate::engine::state::settle_queue::{Due, Unsettled};
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
+/// Maximum number of outcomes of claims that wait for each other.
+const ENOUGH_CLAIMS: usize = 500;
+
 /// The next action of the settler.
 #[derive(Debug)]
 pub(crate) enum NextSettle {
@@ -63,9 +66,9 @@ impl Core {
     }
 
     /// Number of outcomes of claims that are settled at once. Waiting for many more would be in vain: the next claim
-    /// waits for these.
+    /// waits for these, or they cost no less in a larger batch.
     fn enough_claims(&self) -> usize {
-        (self.claim_rows() / 2).max(1)
+        (self.claim_rows() / 2).clamp(1, ENOUGH_CLAIMS)
     }
 
     /// Returns a batch if one is due.
