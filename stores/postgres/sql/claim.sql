@@ -29,8 +29,9 @@ SELECT * FROM taken ORDER BY seq
 -- has. The planner can walk neither the backlog of other topics nor messages that are due later.
 -- Several topics: finds the first messages of each by the index and merges them. It takes more candidates than
 -- wanted, because others may have locked some of them. Sorting by a row value has the same reason as the bounds.
--- Rows beyond the byte limit stay unclaimed; sizes are added up in the order of due time. A size of zero marks a
--- row that is too large to load.
+-- Rows beyond the byte limit stay unclaimed; sizes are added up in the order of due time, which is only needed
+-- if they exceed the limit together. A row that is too large to load counts nothing and comes without contents;
+-- only then the statement tells its size, which the client otherwise sees.
 -- The result has no order: sorting whole rows on the server takes longer than on the client.
 -- Does not wait for the disk: a claim that a crash of the server takes back is made again by whoever comes first.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now, set_config('synchronous_commit', 'off', true)),
@@ -43,7 +44,7 @@ WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now, set_confi
 {if several}        ORDER BY e.event_type, e.available_at, e.seq LIMIT least($3, 100000) * 2 + 200) n
 {if several}    ORDER BY n.available_at, n.seq LIMIT least($3, 100000) * 2 + 200),
 due AS MATERIALIZED (
-    SELECT e.seq, CASE WHEN {bytes} <= $6::bigint THEN {bytes}::int ELSE 0 END AS bytes, e.locked_at IS NOT NULL AS lapsed
+    SELECT e.seq, least({bytes}, 2147483647)::int AS bytes, e.locked_at IS NOT NULL AS lapsed
     FROM {event} e
     WHERE e.status IN (0, 2) AND e.lane = -2 AND (e.locked_until IS NULL OR e.locked_until <= (SELECT now FROM t))
         AND ($2::bigint IS NULL OR e.created_at <= (SELECT now FROM t) - $2 * interval '1 microsecond')
@@ -53,18 +54,24 @@ due AS MATERIALIZED (
 {if one}    ORDER BY e.event_type, e.available_at, e.seq LIMIT $3 FOR UPDATE OF e SKIP LOCKED),
 {if several}        AND e.available_at <= (SELECT now FROM t) AND e.seq = ANY (ARRAY(SELECT seq FROM near))
 {if several}    ORDER BY (e.available_at, e.seq) LIMIT $3 FOR UPDATE OF e SKIP LOCKED),
+whole AS MATERIALIZED (
+    SELECT array_agg(seq) AS seqs, sum(bytes) FILTER (WHERE bytes <= $6::bigint) AS bytes,
+        coalesce(array_agg(seq) FILTER (WHERE bytes > $6::bigint), '{}') AS large,
+        coalesce(array_agg(seq) FILTER (WHERE lapsed), '{}') AS lapsed
+    FROM due),
 fitting AS (
-    SELECT seq FROM (SELECT seq, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM due) d
-    WHERE before < $7::bigint),
-odd AS MATERIALIZED (
-    SELECT coalesce(array_agg(seq) FILTER (WHERE bytes = 0), '{}') AS large, coalesce(array_agg(seq) FILTER (WHERE lapsed), '{}') AS lapsed
-    FROM due WHERE bytes = 0 OR lapsed)
+    SELECT seq FROM (
+        SELECT c.seq, sum(c.counted) OVER (ROWS UNBOUNDED PRECEDING) - c.counted AS before
+        FROM (SELECT seq, CASE WHEN bytes <= $6::bigint THEN bytes ELSE 0 END AS counted FROM due) c) d
+    WHERE before < $7::bigint)
 UPDATE {event} e
 SET locked_by = $4, locked_at = t.now, locked_until = t.now + $5 * interval '1 microsecond',
     lock_token = coalesce(lock_token, 0) + 1, attempts = attempts + (locked_at IS NULL)::integer
-FROM t, odd WHERE e.seq = ANY (ARRAY(SELECT seq FROM fitting)) AND e.status IN (0, 2)
-RETURNING {claimed_columns}, CASE WHEN e.seq = ANY (odd.large) THEN NULL ELSE e.last_error END AS last_error, {bytes} AS bytes,
-    e.seq = ANY (odd.lapsed) AS lapsed
+FROM t, whole
+WHERE e.seq = ANY (CASE WHEN (SELECT bytes FROM whole) >= $7::bigint THEN ARRAY(SELECT seq FROM fitting) ELSE (SELECT seqs FROM whole) END)
+    AND e.status IN (0, 2)
+RETURNING {claimed_columns}, CASE WHEN e.seq = ANY (whole.large) THEN NULL ELSE e.last_error END AS last_error,
+    CASE WHEN e.seq = ANY (whole.large) THEN {bytes} END AS bytes, e.seq = ANY (whole.lapsed) AS lapsed
 
 -- name: due_topics
 -- Topics of claimable messages, except those in the list; no lock. Hops from one topic to

@@ -97,6 +97,25 @@ SELECT EXISTS (SELECT 1 FROM me),
         AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
     set_config('synchronous_commit', 'off', true)
 
+-- name: claimed_done_whole
+-- Marks claimed rows done, if each number has one row with the id, the owner and the token that are given. Otherwise
+-- it fails and changes nothing. Compares all ids as one text, as in `done_whole`. Counts the steps of joins, locks and
+-- waits for the disk as `claimed_done`.
+WITH t AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS now, set_config('lock_timeout', '{brief}', true)),
+changed AS (
+    UPDATE {event} e
+    SET status = 1, done_at = t.now, processed_by = $1, locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM t WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.locked_by = $1
+    RETURNING e.seq, e.event_id, e.lock_token, e.joined)
+SELECT {claims_as_expected},
+    CASE WHEN c.joined THEN
+        {join_settle}(ARRAY(SELECT event_id::text FROM changed WHERE joined), '{}'::text[], t.now)
+    END,
+    CASE WHEN $6 AND c.joined IS NOT TRUE THEN set_config('synchronous_commit', 'off', true) END
+FROM t, (
+    SELECT array_agg(s.seq) AS seqs, array_agg(s.lock_token) AS tokens, string_agg(s.event_id, E'\n') AS ids, bool_or(s.joined) AS joined
+    FROM (SELECT seq, event_id, lock_token, joined FROM changed ORDER BY seq) s) c
+
 -- name: claimed_done
 -- Marks claimed rows done, each only if its id, its owner and its token are as given. Counts the steps of joins.
 -- Locks the rows, waiting briefly for those that others have locked, then the members and joins of steps.
@@ -115,6 +134,32 @@ SELECT {claimed_unchanged},
     END,
     CASE WHEN $6 AND NOT EXISTS (SELECT 1 FROM changed WHERE joined) THEN set_config('synchronous_commit', 'off', true) END
 FROM t
+
+-- name: claimed_done_delete_whole
+-- Settles claimed rows as done: deletes them, but marks rows with a message id and steps of joins. Compares rows as
+-- `claimed_done_whole`; for the rest see `claimed_done_delete`.
+WITH t AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS now, set_config('lock_timeout', '{brief}', true)),
+gone AS (
+    DELETE FROM {event} e USING t
+    WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL AND e.locked_by = $1
+    RETURNING e.seq, e.event_id, e.lock_token),
+kept AS (
+    UPDATE {event} e
+    SET status = 1, done_at = t.now, processed_by = $1, locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM t WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2) AND e.locked_by = $1
+    RETURNING e.seq, e.event_id, e.lock_token, e.joined),
+forgotten AS (
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
+SELECT {claims_as_expected},
+    CASE WHEN c.joined THEN
+        {join_settle}(ARRAY(SELECT event_id::text FROM kept WHERE joined), '{}'::text[], t.now)
+    END,
+    CASE WHEN $6 AND c.joined IS NOT TRUE THEN set_config('synchronous_commit', 'off', true) END
+FROM t, (
+    SELECT array_agg(s.seq) AS seqs, array_agg(s.lock_token) AS tokens, string_agg(s.event_id, E'\n') AS ids, bool_or(s.joined) AS joined
+    FROM (
+        SELECT seq, event_id, lock_token, NULL::boolean AS joined FROM gone UNION ALL SELECT seq, event_id, lock_token, joined FROM kept
+        ORDER BY seq) s) c
 
 -- name: claimed_done_delete
 -- Settles claimed rows as done: deletes them, but marks rows with a message id and steps of joins. Compares rows,

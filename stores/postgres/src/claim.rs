@@ -45,9 +45,10 @@ pub(crate) async fn claim(
     Ok(rows)
 }
 
-/// The size of the largest row that is loaded, in the integer type in which statements add up sizes.
+/// The size of the largest row that is loaded, in the integer type in which statements add up sizes. Its largest value
+/// stands for all sizes beyond it.
 pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
-    i32::try_from(limits.row).unwrap_or(i32::MAX).into()
+    i32::try_from(limits.row).unwrap_or(i32::MAX).min(i32::MAX - 1).into()
 }
 
 /// How many bytes may be loaded in total; at least one, so that the first row always fits.

@@ -219,7 +219,7 @@ async fn read<'r>(
     let mut mark = None;
     let mut found = query.fetch(&mut session.connection);
     while let Some(row) = found.try_next().await? {
-        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
+        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values::new(&row));
         let told = || decoder.time(&values, Column::Now).unwrap_or_default();
         if page.rows.is_empty() && matches!(request.scope, Scope::Group { .. }) {
             mark = Some((row.try_get::<Time, _>("run")?.0.as_microsecond(), row.try_get("file")?));

@@ -68,7 +68,7 @@ pub(crate) async fn show<K: Kind>(
 ) -> Result<Option<Shown>, DriverError> {
     let query = session.query(&sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
-    let record = K::record(&decoder(&row), &Values(&row));
+    let record = K::record(&decoder(&row), &Values::new(&row));
     let rows = match &sql.attempts {
         Some(text) => session.query(text).bind(id.as_str()).fetch_all(&mut session.connection).await?,
         None => Vec::new(),

@@ -27,8 +27,23 @@ pub(crate) fn claim_bytes() -> String {
 /// The columns that operators see in addition to those of a read.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
-/// The values of one row.
-pub(crate) struct Values<'r>(pub(crate) &'r PgRow);
+/// The values of one row. Each is looked up in the driver's row once, which takes longer than reading it, although a
+/// decoder reads most of them several times.
+pub(crate) struct Values<'r>([Option<&'r [u8]>; Column::ALL.len()]);
+
+impl<'r> Values<'r> {
+    /// The values of a statement that returns at most as many columns as there are.
+    pub(crate) fn new(row: &'r PgRow) -> Self {
+        debug_assert!(row.len() <= Column::ALL.len(), "the statement returns a column twice");
+        Self(std::array::from_fn(|position| {
+            if position >= row.len() {
+                return None;
+            }
+            let value = row.try_get_raw(position).ok()?;
+            if value.is_null() { None } else { value.as_bytes().ok() }
+        }))
+    }
+}
 
 impl model::Values for Values<'_> {
     fn text(&self, position: usize) -> Result<Option<&str>, &'static str> {
@@ -36,8 +51,7 @@ impl model::Values for Values<'_> {
     }
 
     fn bytes(&self, position: usize) -> Option<&[u8]> {
-        let value = self.0.try_get_raw(position).ok()?;
-        if value.is_null() { None } else { value.as_bytes().ok() }
+        self.0.get(position).copied().flatten()
     }
 
     fn number(&self, position: usize) -> Result<Option<i64>, &'static str> {
@@ -68,20 +82,26 @@ pub(crate) fn decoder(row: &PgRow) -> RowDecoder {
 pub(crate) fn read_all<T>(rows: &[PgRow], read: impl Fn(&RowDecoder, &Values<'_>) -> T) -> Vec<T> {
     let Some(first) = rows.first() else { return Vec::new() };
     let decoder = decoder(first);
-    rows.iter().map(|row| read(&decoder, &Values(row))).collect()
+    rows.iter().map(|row| read(&decoder, &Values::new(row))).collect()
 }
 
-/// Decodes a claimed row. A row of more than `most` bytes comes without contents and is set aside.
+/// Decodes a claimed row. A row of more than `most` bytes comes without contents and is set aside; a statement may tell
+/// the size of such rows only.
 pub(crate) fn read_claimed(decoder: &RowDecoder, values: &Values<'_>, most: usize) -> Row {
     let row = decoder.row(values, WithClaim::Yes);
-    match counted(decoder, values) {
-        bytes if bytes > most => row.set_aside(bytes, most),
-        bytes => Row { bytes, ..row },
+    match told(decoder, values) {
+        Some(bytes) if bytes > most => row.set_aside(bytes, most),
+        Some(bytes) => Row { bytes, ..row },
+        None => row,
     }
 }
 
 /// The number of bytes that the statement counted for the row.
 pub(crate) fn counted(decoder: &RowDecoder, values: &Values<'_>) -> usize {
-    let bytes = decoder.number(values, Column::Bytes).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.unwrap_or_default()
+    told(decoder, values).unwrap_or_default()
+}
+
+/// The number of bytes of the row if the statement tells it.
+fn told(decoder: &RowDecoder, values: &Values<'_>) -> Option<usize> {
+    decoder.number(values, Column::Bytes).and_then(|bytes| usize::try_from(bytes).ok())
 }

@@ -79,6 +79,10 @@ const CLAIMED_UNCHANGED: &str = "CASE WHEN (SELECT count(*) FROM changed) < card
 const AS_EXPECTED: &str = "CASE WHEN c.seqs = $2 AND c.ids = $4 THEN true ELSE ('pillarbox: outcomes differ from rows, \
     settling one by one' || coalesce(left(c.ids, 0), ''))::boolean END";
 
+/// The same under claims, whose tokens are compared too.
+const CLAIMS_AS_EXPECTED: &str = "CASE WHEN c.seqs = $2 AND c.tokens = $5 AND c.ids = $4 THEN true \
+    ELSE ('pillarbox: outcomes differ from rows, settling one by one' || coalesce(left(c.ids, 0), ''))::boolean END";
+
 /// The names of the tables of one outbox, and the parts of statements that depend on the kind of table.
 pub(crate) struct Names {
     layout: Layout,
@@ -132,7 +136,7 @@ impl Names {
         let light = |column: &str| format!("CASE WHEN octet_length({column}) <= $1 THEN {column} END");
         let taken = |column: &str| format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END");
         let claimed =
-            |column: &str| format!("CASE WHEN e.seq = ANY (odd.large) THEN NULL ELSE e.{column} END");
+            |column: &str| format!("CASE WHEN e.seq = ANY (whole.large) THEN NULL ELSE e.{column} END");
         let listed = |column: &str| format!("CASE WHEN $9::boolean THEN {column} END");
         let of_row = |column: &str| format!("e.{column}");
         names.replacements = Replacements::new(vec![
@@ -154,6 +158,7 @@ impl Names {
             ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
             ("{brief}", BRIEF.to_owned()),
             ("{as_expected}", AS_EXPECTED.to_owned()),
+            ("{claims_as_expected}", CLAIMS_AS_EXPECTED.to_owned()),
             ("{pair}", PAIR.to_owned()),
             ("{claimed_pair}", CLAIMED_PAIR.to_owned()),
             ("{left_out}", format!("{LEFT_OUT} AS left_out")),
@@ -396,7 +401,8 @@ statements! {
         rows: written, alive, notify, fetch_slots, fetch_ranges, fetch_group, fetch_due, fetch_large, horizon, clock, next_due,
             later_due, promote;
         claim: claim, due_topics, reap;
-        settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_delete, claimed_renew;
+        settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_whole, claimed_done_delete,
+            claimed_done_delete_whole, claimed_renew;
         membership: membership_lock, members, heartbeat, node_register, node_renew, node_leave, node_left, node_publish, slots_take,
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
@@ -438,6 +444,14 @@ impl Sql {
         match on_done {
             OnDone::Keep => &self.claimed_done,
             OnDone::Delete => &self.claimed_done_delete,
+        }
+    }
+
+    /// Marks or deletes done rows under a claim, all of them or none.
+    pub(crate) const fn claimed_done_whole(&self, on_done: OnDone) -> &Arc<str> {
+        match on_done {
+            OnDone::Keep => &self.claimed_done_whole,
+            OnDone::Delete => &self.claimed_done_delete_whole,
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
             an_abandoned_message_comes_back_after_its_delay,
             what_others_hold_is_left_alone_and_reported,
             of_a_large_batch_exactly_the_claims_that_are_held_change,
+            of_done_claims_exactly_those_that_are_held_change,
             an_owner_that_claims_again_is_fenced_by_its_token,
             the_owner_that_ended_a_message_is_on_record,
             claims_tell_the_last_error,
@@ -128,6 +129,51 @@ async fn what_others_hold_is_left_alone_and_reported(t: Fixture) -> Checked {
     assert_eq!(settle(&t, "ann", mixed, 2).await?, [0], "the rest is done");
     assert_eq!(t.record("mine").await?.status, Status::Done);
     Ok(())
+}
+
+/// PBX-011, OBX-030, OBX-031: batches of nothing but done messages, which a store may compare as a whole. In all but the
+/// first, one outcome has another token, another id, or the number of a row that is not there.
+async fn of_done_claims_exactly_those_that_are_held_change(t: Fixture) -> Checked {
+    type Spoil = fn(&mut [Outcome]);
+    let spoils: [(Spoil, &[usize]); 4] = [
+        (|_| (), &[]),
+        (|outcomes| outcomes[1].token.0 += 1, &[1]),
+        (|outcomes| outcomes[1].id = id("another"), &[1]),
+        (|outcomes| outcomes[2].seq.0 += 1_000_000, &[2]),
+    ];
+    for (round, on_done) in [OnDone::Keep, OnDone::Delete].into_iter().enumerate() {
+        for (number, (spoil, stale)) in spoils.iter().enumerate() {
+            let name = format!("{round}{number}");
+            let names = ["a", "b", "c"].map(|last| format!("{name}-{last}"));
+            enqueued(&t, &names.each_ref().map(String::as_str)).await?;
+            let rows = claimed(&t, "ann", 0).await?;
+            assert_eq!(ids(&rows), names);
+            let done: Vec<Outcome> = rows.iter().map(|row| outcome(row, Change::Done)).collect();
+            let mut spoiled = done.clone();
+            spoil(&mut spoiled);
+            assert_eq!(done_by_ann(&t, spoiled, on_done).await?, *stale, "{name}");
+            for (place, row) in rows.iter().enumerate() {
+                let found = t.store.admin().show(row.id.clone()).await?.map(|shown| shown.record.status);
+                let expected = match on_done {
+                    _ if stale.contains(&place) => Some(Status::New),
+                    OnDone::Delete => None,
+                    OnDone::Keep => Some(Status::Done),
+                };
+                assert_eq!(found, expected, "{name}: {place}");
+            }
+            // The next round begins without claims.
+            done_by_ann(&t, done, on_done).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn done_by_ann(t: &Fixture, done: Vec<Outcome>, on_done: OnDone) -> Result<Vec<usize>, StoreError> {
+    let (fence, outcomes) = (Fence::Owner(owner("ann")), done.into());
+    let settled =
+        t.store.settle(Settle { fence, outcomes, on_done, repeats: None, now: Some(at(1)) }).await?;
+    assert_eq!((settled.held, &*settled.busy), (true, &NONE[..]));
+    Ok(settled.stale)
 }
 
 /// PBX-011, OBX-030, OBX-031: outcomes of all kinds in one batch, among them one with another token, one with another id

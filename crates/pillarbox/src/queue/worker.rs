@@ -25,7 +25,10 @@ use crate::rules::{Doubling, Lease, RetryPolicy};
 /// ignores the filter, the messages of other topics must not die here.
 const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Maximum number of messages in memory if the size of claims follows the handlers.
+/// Maximum number of messages in memory if it follows the handlers. More would make claims slower, because each has to pass
+/// over all that are claimed.
+const DEFAULT_MEMORY: usize = 2_000;
+/// Maximum number of messages per claim in that case.
 const DEFAULT_BATCH: usize = 1_000;
 
 /// The settings that all databases of a worker share.
@@ -139,7 +142,7 @@ impl<S: Store> WorkerBuilder<S> {
         /// Maximum number of messages per claim, and in memory, for each database.
         ///
         /// Default: as many as the handlers finish in about 0.1 s, or in a tenth of the lease if that is less. That is at
-        /// least two for each handler that runs concurrently, and at most 1,000.
+        /// least two for each handler that runs concurrently, and at most 2,000 in memory and 1,000 per claim.
         batch(batch: usize) => batch = Some(batch);
         /// Number of handlers that run concurrently for each database. Default: 4.
         workers(workers: usize) => settings.workers = workers;
@@ -217,7 +220,7 @@ impl<S: Store> WorkerBuilder<S> {
         });
         let mut settings = self.settings.clone();
         settings.deadline = self.deadline.unwrap_or(lease.usable_for());
-        settings.cold_rows = batch.max(1);
+        settings.cold_rows = self.batch.unwrap_or(DEFAULT_MEMORY).max(1);
         settings.fetch_rows = batch.max(1);
         problems.extend(settings.problems());
         problems.extend(self.purge.iter().flat_map(PurgeSettings::problems));

@@ -321,6 +321,8 @@ enum Fault {
     FailsBeside,
     /// The first settle of an outcome fails.
     FirstSettle,
+    /// The second claim never ends.
+    SecondHangs,
 }
 
 /// A store whose claims fail, never end, or take long.
@@ -381,9 +383,11 @@ impl Store for Bad {
         self.inner.fetch(request)
     }
     fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
-        self.claims.fetch_add(1, Ordering::SeqCst);
+        let earlier = self.claims.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             match self.fault {
+                Fault::SecondHangs if earlier == 1 => std::future::pending().await,
+                Fault::SecondHangs => self.inner.claim(request).await,
                 Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
                 Fault::Hangs => std::future::pending().await,
                 Fault::NoRenewal | Fault::FirstSettle => self.inner.claim(request).await,
@@ -489,6 +493,20 @@ async fn a_handler_ends_before_its_claim_does() {
     let ended = ended.lock().unwrap().unwrap();
     assert!(ended - began <= secs(7) + Duration::from_millis(100), "{:?} of a lease of 8 s", ended - began);
     worker.close().await;
+}
+
+/// PBX-133: of two claims at once, neither waits for the other: while one is under way, the other is made again and
+/// again, as long as there is room.
+#[tokio::test(start_paused = true)]
+async fn a_claim_does_not_wait_for_the_one_beside_it() {
+    let claims = Arc::new(AtomicUsize::new(0));
+    let queue = pillarbox::Queue::new(Bad::new("beside", Fault::SecondHangs, &claims));
+    queue.enqueue_all((0..1_500).map(|_| message("t"))).await.unwrap();
+    let seen = Seen::default();
+    let worker = queue.worker().handler("t", noting(&seen)).start().unwrap();
+    seen.until(1_500).await;
+    assert!(claims.load(Ordering::SeqCst) >= 5, "the first, one that hangs, and three of 500 beside it");
+    drop(worker);
 }
 
 /// PBX-133: a backlog is claimed by two claims at once. If one of them fails, what the other has claimed is handled,

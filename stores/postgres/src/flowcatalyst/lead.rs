@@ -30,7 +30,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let (mut taken, mut decoder) = (Taken { leads: false, rows: Vec::new() }, None);
     // One row at a time: the driver's rows and their decoded copies are never all in memory together.
     while let Some(row) = found.try_next().await? {
-        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
+        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values::new(&row));
         taken.leads = decoder.number(&values, Column::Leads).is_some_and(|leads| leads != 0);
         if decoder.has(&values, Column::Id) {
             taken.rows.push(read_taken(decoder, &values, request.bytes.row).into_row());

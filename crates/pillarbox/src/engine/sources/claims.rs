@@ -18,9 +18,11 @@ use crate::model::{EventId, Lane, Row};
 use crate::port::{Claimed, Outcome, Settled};
 use crate::rules::Lease;
 
-/// How many claims one owner may hold whose outcomes are not settled, including the next. With two, a claim waits for
-/// the settle before it; more keep the server busy with both.
-const AHEAD: usize = 4;
+/// How many claims one owner may hold whose outcomes are not settled, beside those in memory. With one, a claim waits
+/// for the settle before it; more keep the server busy with both.
+const UNSETTLED: usize = 3;
+/// Number of rows that counts as one claim there, if more may be in memory.
+const CLAIM: usize = 1_000;
 /// How many times the allowed number of messages may be in memory after handlers have become slower.
 const EXCESS: usize = 4;
 
@@ -123,7 +125,7 @@ fn claimable(core: &Core) -> usize {
         return 0;
     }
     let size = core.claim_rows();
-    let held = (AHEAD * size).saturating_sub(core.leases.len());
+    let held = (size + UNSETTLED * size.min(CLAIM)).saturating_sub(core.leases.len());
     held.min(size.saturating_sub(core.buffer.cold_rows())).min(core.cold_room().0)
 }
 

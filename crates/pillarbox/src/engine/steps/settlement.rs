@@ -14,6 +14,9 @@ use crate::engine::tally::Notice;
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
+/// Maximum number of outcomes of claims that wait for each other.
+const ENOUGH_CLAIMS: usize = 500;
+
 /// The outcome of a row that a caller claimed again while this one was being settled. It is settled under the new
 /// claim, unless it was settled before that claim, which is then given back.
 fn again(outcome: &Outcome, changed: bool) -> Outcome {
@@ -76,9 +79,9 @@ impl Core {
     }
 
     /// Number of outcomes of claims that are settled at once. Waiting for many more would be in vain: the next claim
-    /// waits for these.
+    /// waits for these, or they cost no less in a larger batch.
     fn enough_claims(&self) -> usize {
-        (self.claim_rows() / 2).max(1)
+        (self.claim_rows() / 2).clamp(1, ENOUGH_CLAIMS)
     }
 
     /// Returns a batch if one is due.

@@ -1,6 +1,6 @@
 //! The claimer: claims rows for an engine and renews their leases.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ use crate::rules::Lease;
 const CLOCK_HOLDS: Duration = Duration::from_secs(300);
 /// Minimum number of rows of each of two claims at once. Smaller ones cost more than they gain.
 const SHARE: usize = 250;
+/// Maximum number of rows of each of two claims at once, so that the handlers have rows while the next ones are claimed.
+const SHARE_MAX: usize = 500;
+/// Number of claims that each of the two may make until the caller looks at what else is to be done.
+const CLAIMS_IN_A_ROW: usize = 8;
 
 /// Claims rows for a caller that processes all of them immediately.
 ///
@@ -57,6 +61,44 @@ pub(crate) enum Sizing {
     FollowsHandlers,
 }
 
+/// What two calls that claim at once know of each other.
+#[derive(Debug, Default)]
+struct Pair {
+    /// Maximum number of rows of one claim.
+    most: usize,
+    /// Rows that claims under way have asked for.
+    asked: AtomicUsize,
+    /// Whether a claim has failed, or found less than it asked for.
+    over: AtomicBool,
+}
+
+impl Pair {
+    /// Number of rows of the next claim, which is under way from here on; `None` if it is not worth it. While nobody
+    /// else claims, half of the room is left to the other.
+    fn begin(&self, room: usize) -> Option<usize> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let rows = if asked == 0 { room / 2 } else { room.saturating_sub(asked) }.min(self.most);
+        let begins = rows >= SHARE && !self.over.load(Ordering::Relaxed);
+        begins.then(|| {
+            self.asked.fetch_add(rows, Ordering::Relaxed);
+            rows
+        })
+    }
+
+    /// Takes note of a claim's answer.
+    fn ended(
+        &self,
+        rows: usize,
+        claimed: Result<(usize, usize), StoreError>,
+    ) -> Result<(usize, usize), StoreError> {
+        self.asked.fetch_sub(rows, Ordering::Relaxed);
+        if !claimed.as_ref().is_ok_and(|(asked, taken)| asked == taken) {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        claimed
+    }
+}
+
 /// Claims rows of one store for one owner.
 pub(crate) struct Claimer {
     shared: Arc<Shared>,
@@ -88,7 +130,7 @@ impl Claimer {
     }
 
     /// Claims at most `rows` rows of these topics, or of all topics if the list is empty, as
-    /// far as there is room. A large claim of a backlog is made as two at once, each on a connection, because one
+    /// far as there is room. A backlog is claimed by two claims at once, each on a connection, because one
     /// alone keeps only one processor of the server busy.
     ///
     /// Returns the number of rows requested and the number claimed.
@@ -97,30 +139,56 @@ impl Claimer {
         rows: usize,
         topics: Arc<[String]>,
     ) -> Result<(usize, usize), StoreError> {
-        let Read::Claim { rows: room, bytes } = self.shared.with(|core| core.next_claim(Instant::now()))
-        else {
-            return Ok((0, 0));
-        };
-        let rows = rows.min(room);
-        if rows == 0 {
+        let (room, bytes) = self.room();
+        let first = room.min(rows);
+        if first == 0 {
             return Ok((0, 0));
         }
         let clock = self.clock().await?;
-        let two =
-            rows >= 2 * SHARE && self.store.facts().concurrent_claims && self.backlog.load(Ordering::Relaxed);
+        let two = first >= 2 * SHARE
+            && self.store.facts().concurrent_claims
+            && self.backlog.load(Ordering::Relaxed);
         let (asked, taken) = if two {
-            let bytes = ByteLimits { total: bytes.total / 2, ..bytes };
-            let first = self.claim_share(rows / 2, bytes, Arc::clone(&topics), clock);
-            let second = self.claim_share(rows - rows / 2, bytes, topics, clock);
+            let pair = Pair { most: rows.min(SHARE_MAX), ..Pair::default() };
+            let one = self.claim_in_a_row(&pair, Arc::clone(&topics), clock);
+            let other = self.claim_in_a_row(&pair, topics, clock);
             // Rows of the one are in memory even if the other fails.
-            let (first, second) = tokio::join!(first, second);
-            let ((asked, taken), (more, also)) = (first?, second?);
+            let (one, other) = tokio::join!(one, other);
+            let ((asked, taken), (more, also)) = (one?, other?);
             (asked + more, taken + also)
         } else {
-            self.claim_share(rows, bytes, topics, clock).await?
+            self.claim_share(first, bytes, topics, clock).await?
         };
         self.backlog.store(taken == asked, Ordering::Relaxed);
         Ok((asked, taken))
+    }
+
+    /// Room in memory: number of rows, and bytes.
+    fn room(&self) -> (usize, ByteLimits) {
+        match self.shared.with(|core| core.next_claim(Instant::now())) {
+            Read::Claim { rows, bytes } => (rows, bytes),
+            _ => (0, ByteLimits { row: 0, total: 0 }),
+        }
+    }
+
+    /// Claims again and again beside another call, until there is no room for a claim of its own, or until one of the
+    /// two has found that nothing more waits.
+    async fn claim_in_a_row(
+        &self,
+        pair: &Pair,
+        topics: Arc<[String]>,
+        clock: Clock,
+    ) -> Result<(usize, usize), StoreError> {
+        let mut whole = (0, 0);
+        for _ in 0..CLAIMS_IN_A_ROW {
+            let (room, bytes) = self.room();
+            let Some(rows) = pair.begin(room) else { break };
+            let bytes = ByteLimits { total: bytes.total / 2, ..bytes };
+            let claimed = self.claim_share(rows, bytes, Arc::clone(&topics), clock).await;
+            let (asked, taken) = pair.ended(rows, claimed)?;
+            whole = (whole.0 + asked, whole.1 + taken);
+        }
+        Ok(whole)
     }
 
     async fn claim_share(
