@@ -158,5 +158,5 @@ async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<V
 }
 
 fn record(row: &PgRow) -> Result<JoinRecord, DriverError> {
-    Ok(read_join(&Values(row))?)
+    Ok(read_join(&Values::new(row))?)
 }
