@@ -165,7 +165,7 @@ fn lines_that_are_no_verdicts_are_ignored() {
     );
     let working = Working::start(&outbox, &script, &["--protocol", "jsonl", "--until-empty"]);
     let errors = working.errors();
-    assert!(errors.contains("no verdicts on its messages"), "{errors}");
+    assert!(errors.contains("not verdicts on its messages"), "{errors}");
     assert_eq!(outbox.shown(&id)["status"], "done");
 }
 

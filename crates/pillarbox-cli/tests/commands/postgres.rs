@@ -203,7 +203,7 @@ fn a_new_schema_is_made_and_other_names_are_kept_apart() {
     assert!(missing["hint"].as_str().unwrap().contains("pillarbox migrate"));
 
     let made = fixture.run(&["migrate", "--json"]).done().json();
-    assert_eq!(made, json!({"store": "postgres", "layout": "native", "from": 0, "to": 5}));
+    assert_eq!(made, json!({"store": "postgres", "layout": "native", "from": 0, "to": 6}));
     assert!(fixture.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
     fixture.run(&["migrate", "--table", "letters"]).done();
     let id = fixture.run(&["write", "--type", "t", "--table", "letters"]).done().stdout;

@@ -231,7 +231,7 @@ fn bad_input_is_wrong_usage_that_names_the_field_and_its_bound() {
         (&["queue", "claim"], "--owner"),
         (&["queue", "ack", "--owner", OWNER], "<ID@TOKEN|->"),
         (&["queue", "ack", "--owner", OWNER, "01J"], "ID@TOKEN"),
-        (&["queue", "ack", "--owner", OWNER, "01J@x"], "no number"),
+        (&["queue", "ack", "--owner", OWNER, "01J@x"], "not a number"),
         (&["queue", "extend", "--owner", OWNER, "01J@1", "--lease", "25h"], "allowed is 300ms to 24h"),
         (&["queue", "reap", "--limit", "0"], "--limit"),
         (&["queue", "work"], "--exec"),

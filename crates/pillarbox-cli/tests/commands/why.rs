@@ -20,6 +20,9 @@ use crate::postgres::Fixture;
 const PATIENCE: Duration = Duration::from_secs(120);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Two owners of claims.
+const FIRST: &str = "0b6c3b9e-6e0b-4c4b-9c1f-0c9a7c0d1e2f";
+const SECOND: &str = "1b6c3b9e-6e0b-4c4b-9c1f-0c9a7c0d1e2f";
 
 /// Produces the same situation on each kind of database.
 fn each(scenario: impl Fn(&Outbox)) {
@@ -155,12 +158,13 @@ fn messages_of_the_queue_are_explained() {
             .trim_end()
             .to_owned();
         assert_eq!(reason(outbox, &id), "next_read");
-        outbox.claim("w1", "300ms");
+        outbox.claim(FIRST, "300ms");
         why_at_last(outbox, &id, |told| told["reason"] == "claim_expired");
-        outbox.claim("w2", "1h");
+        outbox.claim(SECOND, "1h");
         let told = why(outbox, &id);
         assert_eq!(told["reason"], "claimed");
-        assert!(told["sentence"].as_str().unwrap().starts_with("w2 has claimed it until "), "{told:#}");
+        let claimed = format!("{SECOND} has claimed it until ");
+        assert!(told["sentence"].as_str().unwrap().starts_with(&claimed), "{told:#}");
 
         let old = written_a_minute_ago(outbox, Placement::Queue);
         assert_eq!(reason(outbox, &old), "unclaimed");
