@@ -240,7 +240,7 @@ impl Source {
             batches_in_flight = health.out,
             at_most = ?self.config.engine.drain,
             endpoint_failure = drained.failures.current().map(|failure| failure.class),
-            next_attempt_in = ?health.next_attempt_in(),
+            next_attempt_in = health.next_attempt_in().map(tracing::field::debug),
             "closing: waits for events in memory, then releases the rest"
         );
     }

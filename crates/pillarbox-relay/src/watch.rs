@@ -120,7 +120,7 @@ pub(crate) async fn tell(source: &str, drained: &DrainedTable) {
                     error = %failure.error,
                     since = %failure.since,
                     failed_requests = failure.requests,
-                    ?next_attempt_in,
+                    next_attempt_in = next_attempt_in.map(tracing::field::debug),
                     waiting_events = waiting.as_deref(),
                     "the endpoint fails: events wait"
                 );
