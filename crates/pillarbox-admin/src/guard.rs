@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::places::Crowded;
+use crate::connections::InReserve;
 use crate::refusal::{Refusal, refusal};
 use crate::roles::{AdminCaller, AdminRole, AdminTokens, Presented};
 
@@ -20,7 +20,7 @@ const WRONG_DELAY: Duration = Duration::from_millis(300);
 /// Wrong tokens that wait at the same time. Further ones are refused at once.
 const WRONG_AT_ONCE: usize = 8;
 /// Minimum time between two log lines about wrong tokens.
-const TOLD_APART: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The request header that names the caller for audit entries.
 const ACTOR: &str = "x-pillarbox-actor";
 
@@ -30,7 +30,7 @@ pub(crate) struct Guard {
     pub(crate) local_only: bool,
     pub(crate) tokens: AdminTokens,
     /// What a caller without a token may do if there are no tokens.
-    pub(crate) stranger: AdminRole,
+    pub(crate) without_token: AdminRole,
     waiting: Semaphore,
     wrong: Mutex<Wrong>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Guard {
 #[derive(Default)]
 struct Wrong {
     count: u64,
-    told_at: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 /// A caller that may go on.
@@ -49,8 +49,14 @@ pub(crate) struct Admitted {
 }
 
 impl Guard {
-    pub(crate) fn new(local_only: bool, tokens: AdminTokens, stranger: AdminRole) -> Self {
-        Self { local_only, tokens, stranger, waiting: Semaphore::new(WRONG_AT_ONCE), wrong: Mutex::default() }
+    pub(crate) fn new(local_only: bool, tokens: AdminTokens, without_token: AdminRole) -> Self {
+        Self {
+            local_only,
+            tokens,
+            without_token,
+            waiting: Semaphore::new(WRONG_AT_ONCE),
+            wrong: Mutex::default(),
+        }
     }
 
     /// Admits a request to a route of this role, or refuses it.
@@ -61,7 +67,7 @@ impl Guard {
         if self.local_only && !is_local(headers) {
             return Err(refusal(StatusCode::MISDIRECTED_REQUEST, "the Host header names another machine"));
         }
-        if needed > AdminRole::Anyone && parts.extensions.get::<Crowded>().is_some() {
+        if needed > AdminRole::Anyone && parts.extensions.get::<InReserve>().is_some() {
             return Err(refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "there are too many connections: only health is answered; close some or try again",
@@ -84,14 +90,14 @@ impl Guard {
         let role = match (bearer(&parts.headers), parts.headers.contains_key(header::AUTHORIZATION)) {
             (Some(token), _) if !self.tokens.is_empty() => self.role_of(token, parts).await?,
             (None, true) if !self.tokens.is_empty() => return Err(unauthorized()),
-            _ if self.tokens.is_empty() => self.stranger,
+            _ if self.tokens.is_empty() => self.without_token,
             _ => AdminRole::Anyone,
         };
         Ok(Admitted { role, actor: actor(&parts.headers) })
     }
 
     /// The role of a token. A wrong one is answered late and counted. Only wrong ones wait for a permit, so that
-    /// a stranger who guesses can't shut out callers with the right token.
+    /// a caller who guesses can't shut out those with the right token.
     async fn role_of(&self, token: &str, parts: &Parts) -> Result<AdminRole, Refusal> {
         match self.tokens.role_of(token, Timestamp::now()) {
             Presented::Role(role) => return Ok(role),
@@ -111,9 +117,9 @@ impl Guard {
     fn note_wrong(&self, peer: Option<IpAddr>) {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         wrong.count += 1;
-        if wrong.told_at.is_none_or(|at| at.elapsed() >= TOLD_APART) {
+        if wrong.logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             let count = std::mem::take(&mut wrong.count);
-            wrong.told_at = Some(Instant::now());
+            wrong.logged_at = Some(Instant::now());
             drop(wrong);
             tracing::warn!(count, last_peer = ?peer, "admin requests with wrong tokens were refused");
         }
@@ -129,7 +135,7 @@ impl Guard {
             ),
             (false, AdminRole::Operator) if self.tokens.operator.is_empty() => refusal(
                 StatusCode::FORBIDDEN,
-                "nobody may change anything here: start it with a token for operators (admin-token)",
+                "changes need a token for operators, and none is set (admin-token)",
             ),
             (false, _) => unauthorized(),
         }

@@ -18,10 +18,11 @@
 
 mod api;
 mod call;
+mod connections;
 mod described;
 mod guard;
 mod openapi;
-mod places;
+
 mod refusal;
 mod roles;
 mod routes;

@@ -77,12 +77,12 @@ pub enum BadToken {
     /// It is easy to guess.
     #[error("it has fewer than 8 different characters: generate one, as with `openssl rand -hex 32`")]
     Weak,
-    /// It says that it is a hash, and is none.
+    /// The text after `sha256:` is not a hash.
     #[error("after sha256: come 64 hexadecimal digits")]
-    NoHash,
-    /// Its end is no time.
+    NotAHash,
+    /// The text after `until` is not a time.
     #[error("after `until` comes a time, as in 2030-01-31T00:00:00Z")]
-    NoTime,
+    NotATime,
     /// There are too many.
     #[error("there are more than 16 tokens")]
     TooMany,
@@ -113,11 +113,11 @@ impl AccessToken {
         let (token, until) = match line.split_once(" until ") {
             None => (line, None),
             Some((token, time)) => {
-                (token.trim_end(), Some(time.trim().parse::<Timestamp>().map_err(|_| BadToken::NoTime)?))
+                (token.trim_end(), Some(time.trim().parse::<Timestamp>().map_err(|_| BadToken::NotATime)?))
             }
         };
         let hash = match token.strip_prefix(HASHED) {
-            Some(digits) => hash_in(digits).ok_or(BadToken::NoHash)?,
+            Some(digits) => hash_in(digits).ok_or(BadToken::NotAHash)?,
             None if token.chars().count() < TOKEN_MIN => return Err(BadToken::Short),
             None if token.chars().collect::<BTreeSet<_>>().len() < DISTINCT_MIN => {
                 return Err(BadToken::Weak);
@@ -245,9 +245,9 @@ mod tests {
             (" \n ", BadToken::Empty),
             ("short", BadToken::Short),
             ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", BadToken::Weak),
-            ("sha256:12", BadToken::NoHash),
-            (&format!("sha256:{}", "é".repeat(32)), BadToken::NoHash),
-            ("a-viewer-of-the-tests until soon", BadToken::NoTime),
+            ("sha256:12", BadToken::NotAHash),
+            (&format!("sha256:{}", "é".repeat(32)), BadToken::NotAHash),
+            ("a-viewer-of-the-tests until soon", BadToken::NotATime),
             (&sixteen, BadToken::TooMany),
         ] {
             assert_eq!(AccessTokens::parse(text).unwrap_err(), reason, "{text}");

@@ -149,22 +149,22 @@ pub struct AdminApi {
     sources: Arc<dyn AdminSources>,
     tokens: AdminTokens,
     local_only: bool,
-    stranger: AdminRole,
+    without_token: AdminRole,
 }
 
 impl AdminApi {
-    /// Without tokens: everybody may read, nobody may change.
+    /// Without tokens: every caller may read, and none may change anything.
     #[must_use]
     pub fn new(sources: impl AdminSources) -> Self {
-        let (tokens, stranger) = (AdminTokens::default(), AdminRole::Viewer);
-        Self { sources: Arc::new(sources), tokens, local_only: false, stranger }
+        let (tokens, without_token) = (AdminTokens::default(), AdminRole::Viewer);
+        Self { sources: Arc::new(sources), tokens, local_only: false, without_token }
     }
 
     /// For a service that authenticates callers itself: only requests with an
     /// [`AdminCaller`](crate::AdminCaller) are answered, apart from health.
     #[must_use]
     pub fn known_callers_only(self) -> Self {
-        Self { stranger: AdminRole::Anyone, ..self }
+        Self { without_token: AdminRole::Anyone, ..self }
     }
 
     /// Sets the tokens.
@@ -181,7 +181,7 @@ impl AdminApi {
 
     /// The router. Its paths begin with `/healthz`, `/readyz`, `/metrics` and `/api/v1`.
     pub fn router(self) -> Router {
-        let guard = Guard::new(self.local_only, self.tokens, self.stranger);
+        let guard = Guard::new(self.local_only, self.tokens, self.without_token);
         let state = Arc::new(AdminState::new(self.sources, guard));
         let mut router = Router::new();
         for route in ROUTES {
@@ -205,7 +205,7 @@ impl AdminApi {
     }
 }
 
-/// Refuses a request that no route serves; strangers do not learn which routes there are.
+/// Refuses a request that no route serves; callers without a token do not learn which routes there are.
 async fn lost(
     state: &AdminState,
     request: Request,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
 
-use crate::places::{Crowded, Places, Seat};
+use crate::connections::{ConnectionLimits, ConnectionPermit, InReserve};
 use crate::routes::AdminApi;
 
 /// How long the head of a request may take, and how long a connection may be idle.
@@ -76,12 +76,12 @@ impl Drop for AdminServer {
 }
 
 async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, tracker: TaskTracker) {
-    let places = Arc::new(Places::default());
+    let limits = Arc::new(ConnectionLimits::default());
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let seat = places.enter(peer.ip());
-                tracker.spawn(serve(stream, peer, seat, router.clone(), stop.clone()));
+                let permit = limits.admit(peer.ip());
+                tracker.spawn(serve(stream, peer, permit, router.clone(), stop.clone()));
             }
             Err(error) => {
                 tracing::debug!(%error, "accepting failed");
@@ -92,25 +92,31 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
 }
 
 /// Serves one connection until it ends, is too old, has to make room or the server stops.
-async fn serve(stream: TcpStream, peer: SocketAddr, seat: Seat, router: Router, stop: CancellationToken) {
-    let crowded = seat.is_crowded();
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+    router: Router,
+    stop: CancellationToken,
+) {
+    let in_reserve = permit.is_in_reserve();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
-        if crowded {
-            request.extensions_mut().insert(Crowded);
+        if in_reserve {
+            request.extensions_mut().insert(InReserve);
         }
         async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
     });
-    let (head, longest) = if crowded { (HEAD_IN_RESERVE, LONGEST_IN_RESERVE) } else { (HEAD, LONGEST) };
+    let (head, longest) = if in_reserve { (HEAD_IN_RESERVE, LONGEST_IN_RESERVE) } else { (HEAD, LONGEST) };
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head).keep_alive(!crowded);
+    builder.timer(TokioTimer::new()).header_read_timeout(head).keep_alive(!in_reserve);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(longest) => return,
-        () = seat.must_leave() => return,
+        () = permit.revoked() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
     let _ = timeout(SHUTDOWN_GRACE, connection).await;
