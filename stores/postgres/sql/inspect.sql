@@ -34,7 +34,7 @@ FROM {node} n ORDER BY joined_at, node_id
 SELECT coalesce(l.pid::text, 'prepared'), a.application_name, a.xact_start, l.locks_row
 FROM (SELECT w.pid, coalesce(bool_or(EXISTS (SELECT 1 FROM pg_locks x WHERE x.locktype = 'transactionid' AND x.granted
             AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = w.virtualtransaction
-            AND x.transactionid = (SELECT xmax FROM {event} WHERE event_id = $1))), false) AS locks_row
+            AND x.transactionid = (SELECT xmax FROM {event} WHERE {id_column} = $1))), false) AS locks_row
     FROM pg_locks w
     WHERE w.locktype = 'relation' AND w.relation = {event_name}::regclass AND w.granted AND w.pid IS DISTINCT FROM pg_backend_pid()
         AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database())

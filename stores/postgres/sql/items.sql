@@ -361,22 +361,6 @@ SELECT {listed_columns} FROM {selected} AND ($7::text IS NULL OR id < $7) ORDER 
 -- One item; no lock.
 SELECT {columns} FROM {event} WHERE id = $1
 
--- name: open_transactions
--- Transactions of other sessions that have written to the table or locked rows of it, and whether each has
--- locked the row of an event, whose xmax is then its number; those first, then the oldest; no lock. Rights
--- decide which times and names the server shows.
-SELECT coalesce(l.pid::text, 'prepared'), a.application_name, a.xact_start, l.locks_row
-FROM (SELECT w.pid, coalesce(bool_or(EXISTS (SELECT 1 FROM pg_locks x WHERE x.locktype = 'transactionid' AND x.granted
-            AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = w.virtualtransaction
-            AND x.transactionid = (SELECT xmax FROM {event} WHERE id = $1))), false) AS locks_row
-    FROM pg_locks w
-    WHERE w.locktype = 'relation' AND w.relation = {event_name}::regclass AND w.granted AND w.pid IS DISTINCT FROM pg_backend_pid()
-        AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND w.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-    GROUP BY w.virtualtransaction, w.pid) l
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-ORDER BY l.locks_row DESC, a.xact_start NULLS LAST, l.pid LIMIT $2
-
 -- name: stats_pending
 -- Counts of items that have not ended, and the creation time of the oldest pending one; no lock.
 SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0::bigint, 0::bigint, 0::bigint,

@@ -143,6 +143,7 @@ impl Names {
             ("{claimed_unchanged}", CLAIMED_UNCHANGED.to_owned()),
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
+            ("{id_column}", names.either("event_id", "id").to_owned()),
             ("{event_name}", format!("'{}'", full(event))),
             ("{sequence}", full(&format!("{event}_seq"))),
             ("{sequence_name}", format!("'{}'", full(&format!("{event}_seq")))),
@@ -407,14 +408,14 @@ statements! {
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;
-        inspect: nodes, stats_beside;
+        inspect: nodes, open_transactions, stats_beside;
         schema: migrate_lock, tables, searched_schema, step, node_state_there, page_room_there, rights;
         items: lacking, recover, node_share, group_block;
     }
     each statement -> Arc<str> {
         membership: node_evict, waiting;
         operate: revive, cancel;
-        inspect: show, open_transactions, stats_pending, stats_ended, stats_dead;
+        inspect: show, stats_pending, stats_ended, stats_dead;
         schema: version;
     }
     one native -> Option<Arc<str>> { membership: slots_trust, slots_sweep; inspect: attempts; }
